@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The model of host routers and cables. Pure: no I/O, no threads, no clock, no unsafe.
+//!
+//! Every function that may depend on time takes `now`, in nanoseconds since any fixed origin.
+
+#![forbid(unsafe_code)]
+
+mod counters;
+mod fabric;
+mod fault;
+mod memory;
+pub mod pci;
+mod profile;
+
+pub use counters::Counter;
+pub use fabric::{
+    Attachment, CableId, Fabric, FabricError, HostId, LinkLimits, PollResult, StrayAccess,
+    BAR0_SIZE, MSIX_VECTORS,
+};
+pub use fault::{Direction, FaultId, FaultKind, FaultSpec};
+pub use memory::{DmaFault, IndexPages, Interrupts, LocalPages, Memory, RawSpan};
+pub use profile::Profile;
