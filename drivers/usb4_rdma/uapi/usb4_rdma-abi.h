@@ -36,7 +36,7 @@ struct u4r_ring_user {
 struct u4r_ring_kernel {
 	__u32 cons;		/* SQ, RQ: entries consumed, i.e. free again */
 	__u32 prod;		/* CQ: entries produced */
-	__u32 state;		/* SQ: U4R_SQ_* ; CQ: U4R_CQ_* */
+	__u32 state;		/* SQ: U4R_SQ_* ; RQ: U4R_RQ_* ; CQ: U4R_CQ_* */
 	__u32 reserved[29];
 };
 
@@ -44,6 +44,16 @@ struct u4r_ring_kernel {
  * U4R_SQ_IDLE means that a doorbell (post_send with no work request) is due. */
 #define U4R_SQ_IDLE		0
 #define U4R_SQ_BUSY		1
+
+/* RQ state. U4R_RQ_FLUSH: the queue pair is in the error state. Whoever produced
+ * entries and then (full barrier) reads FLUSH rings the doorbell of the queue
+ * pair, which completes them with WR_FLUSH_ERR. The kernel sets the word before
+ * (full barrier) it reads prod for its own flush, so no entry is left behind. */
+#define U4R_RQ_OK		0
+#define U4R_RQ_FLUSH		1
+
+/* A queue pair that goes to RESET forgets its entries: the kernel makes cons
+ * equal to the prod it reads then (indices keep running, they do not restart). */
 
 /* CQ state */
 #define U4R_CQ_OK		0
