@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The MSI-X vectors of one guest's device, as the eventfds that its QEMU gave for them.
+//!
+//! Lock order: the engine's lock, then `files`.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+
+use crate::core::{Interrupts, MSIX_VECTORS};
+
+/// The eventfds by vector. A vector without one does not interrupt.
+#[derive(Debug, Default)]
+pub struct Vectors {
+    files: Mutex<[Option<File>; MSIX_VECTORS as usize]>,
+}
+
+impl Vectors {
+    /// Gives `count` vectors from `first` the eventfds in `files`, or takes theirs away where `files`
+    /// is empty. False, and nothing changed, where they are not vectors or the numbers differ.
+    pub fn assign(&self, first: u32, count: u32, files: Vec<OwnedFd>) -> bool {
+        let last = first.saturating_add(count);
+        let counts_agree = files.is_empty() || files.len() == count as usize;
+        if last > u32::from(MSIX_VECTORS) || !counts_agree {
+            return false;
+        }
+        let mut given = files.into_iter().map(File::from);
+        for slot in &mut self.files.lock().unwrap()[first as usize..last as usize] {
+            *slot = given.next();
+        }
+        true
+    }
+
+    /// Takes all eventfds away.
+    pub fn clear(&self) {
+        *self.files.lock().unwrap() = Default::default();
+    }
+}
+
+impl Interrupts for Vectors {
+    /// Adds one to the vector's eventfd, which QEMU or the kernel turns into an MSI-X. The write blocks
+    /// only at 2^64 - 2 unread interrupts.
+    fn raise(&self, vector: u16) {
+        if let Some(Some(file)) = self.files.lock().unwrap().get(usize::from(vector)) {
+            let _ = (&*file).write(&1u64.to_ne_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::eventfd::{EfdFlags, EventFd};
+
+    fn event() -> (EventFd, OwnedFd) {
+        let event = EventFd::from_flags(EfdFlags::EFD_NONBLOCK).unwrap();
+        let copy = std::os::fd::AsFd::as_fd(&event).try_clone_to_owned().unwrap();
+        (event, copy)
+    }
+
+    #[test]
+    fn a_vector_rings_its_own_eventfd() {
+        let vectors = Vectors::default();
+        let ((first, first_copy), (second, second_copy)) = (event(), event());
+        assert!(vectors.assign(14, 2, vec![first_copy, second_copy]));
+        vectors.raise(15);
+        vectors.raise(15);
+        vectors.raise(3);
+        vectors.raise(99);
+        assert_eq!(second.read().unwrap(), 2);
+        assert!(first.read().is_err());
+        assert!(vectors.assign(15, 1, Vec::new()));
+        vectors.raise(15);
+        assert!(second.read().is_err());
+        vectors.raise(14);
+        assert_eq!(first.read().unwrap(), 1);
+        vectors.clear();
+        vectors.raise(14);
+        assert!(first.read().is_err());
+    }
+
+    #[test]
+    fn bad_assignments_are_refused() {
+        let vectors = Vectors::default();
+        assert!(!vectors.assign(16, 1, Vec::new()));
+        assert!(!vectors.assign(u32::MAX, 2, Vec::new()));
+        assert!(!vectors.assign(0, 2, vec![event().1]));
+    }
+}
