@@ -23,7 +23,9 @@ const REGION_MSIX: u32 = MSIX_BAR as u32;
 const REGION_CONFIG: u32 = 7;
 /// Interrupt kinds of a VFIO PCI device: INTx, MSI, MSI-X, error, request.
 const NUM_IRQS: u32 = 5;
+const IRQ_INTX: u32 = 0;
 const IRQ_MSIX: u32 = 2;
+const IRQ_ERROR: u32 = 3;
 
 /// What one host has for its client.
 pub struct Device {
@@ -143,16 +145,22 @@ impl Device {
 
     fn irq_info(index: u32) -> Result<Reply, i32> {
         let (flags, count) = match index {
+            IRQ_INTX => (wire::IRQ_EVENTFD | wire::IRQ_MASKABLE | wire::IRQ_AUTOMASKED, 1),
             IRQ_MSIX => (wire::IRQ_EVENTFD | wire::IRQ_NORESIZE, u32::from(MSIX_VECTORS)),
+            IRQ_ERROR => (wire::IRQ_EVENTFD, 1),
             _ if index < NUM_IRQS => (wire::IRQ_EVENTFD, 0),
             _ => return Err(EINVAL),
         };
         Ok(Reply::body(wire::irq_info_body(flags, index, count)))
     }
 
+    /// INTx and the error interrupt can be set up, as QEMU does at its start, and are never raised.
     fn set_irqs(&self, flags: u32, index: u32, start: u32, count: u32, files: Vec<OwnedFd>) -> Result<Reply, i32> {
-        if index != IRQ_MSIX {
-            return if count == 0 && index < NUM_IRQS { Ok(Reply::default()) } else { Err(EINVAL) };
+        match index {
+            IRQ_MSIX => {}
+            IRQ_INTX | IRQ_ERROR if start.saturating_add(count) <= 1 => return Ok(Reply::default()),
+            _ if index < NUM_IRQS && count == 0 => return Ok(Reply::default()),
+            _ => return Err(EINVAL),
         }
         let trigger = flags & wire::IRQ_SET_ACTION_TRIGGER != 0;
         if trigger && flags & wire::IRQ_SET_DATA_NONE != 0 && count == 0 {

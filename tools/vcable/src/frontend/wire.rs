@@ -33,6 +33,10 @@ pub const REGION_MMAP: u32 = 4;
 pub const REGION_CAPS: u32 = 8;
 /// Interrupt flag: signalled through an eventfd.
 pub const IRQ_EVENTFD: u32 = 1;
+/// Interrupt flag: can be masked.
+pub const IRQ_MASKABLE: u32 = 2;
+/// Interrupt flag: masks itself when it is raised.
+pub const IRQ_AUTOMASKED: u32 = 4;
 /// Interrupt flag: the number of vectors cannot change while they are enabled.
 pub const IRQ_NORESIZE: u32 = 8;
 /// `VFIO_IRQ_SET` flag: no data follows.
