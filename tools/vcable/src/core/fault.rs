@@ -114,13 +114,20 @@ pub struct FaultSpec {
     pub direction: Option<Direction>,
     /// At most this many times.
     pub count: Option<u64>,
-    /// Duration in ns, for `Delay`, `Stall` and `PauseLink`.
+    /// Duration in ns, for `Delay`, `Stall`, `PauseLink` and `PendingStuck`.
     pub duration_ns: u64,
 }
 
 impl FaultSpec {
-    /// A fault of `kind` everywhere, one in `one_in`, 1 ms long where a duration applies.
+    /// A fault of `kind` everywhere, one in `one_in`. Where a duration applies it is 1 ms for
+    /// a delay, 10 ms for a stall or a retrain, and 1 s for a pending bit (drivers wait half
+    /// a second for it).
     pub fn new(kind: FaultKind, seed: u64, one_in: u64) -> Self {
+        let ms = match kind {
+            FaultKind::Stall | FaultKind::PauseLink => 10,
+            FaultKind::PendingStuck => 1000,
+            _ => 1,
+        };
         FaultSpec {
             kind,
             seed,
@@ -129,7 +136,7 @@ impl FaultSpec {
             hop: None,
             direction: None,
             count: None,
-            duration_ns: 1_000_000,
+            duration_ns: ms * 1_000_000,
         }
     }
 }

@@ -6,11 +6,25 @@
 #![forbid(unsafe_code)]
 
 mod counters;
+mod crc;
 mod fabric;
 mod fault;
+mod faults;
+mod host;
+mod hotplug;
+mod irq;
+mod link;
 mod memory;
+mod nhi;
+mod packet;
 pub mod pci;
 mod profile;
+mod regs;
+mod ring;
+mod rng;
+mod router;
+mod space;
+mod tables;
 
 pub use counters::Counter;
 pub use fabric::{

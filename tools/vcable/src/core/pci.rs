@@ -31,8 +31,7 @@ pub fn config_space(profile: &Profile) -> [u8; CONFIG_SIZE] {
     c[0x2c..0x2e].copy_from_slice(&VENDOR.to_le_bytes());
     c[0x2e..0x30].copy_from_slice(&profile.pci_device.to_le_bytes());
     c[0x34] = 0x40;
-    // Interrupt pin A, so that a guest without MSI-X at least sees a sane header.
-    c[0x3d] = 1;
+    // Interrupt pin 0: no INTx, the device has messages only.
     c[0x40] = 0x11;
     c[0x42..0x44].copy_from_slice(&(super::MSIX_VECTORS - 1).to_le_bytes());
     c[0x44..0x48].copy_from_slice(&u32::from(MSIX_BAR).to_le_bytes());
