@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The lab as a whole: guests, cable, and the driver loaded in them."""
+
+import concurrent.futures
+import os
+import shutil
+
+from . import build, places, procs
+from .cable import Cable
+from .host import Host
+from .places import LabError, say
+
+# Addresses of the two ends on the thunderbolt-net interface.
+NETWORK = "10.99.0.{}"
+DISCOVERY_PATIENCE = 60
+
+
+class Lab:
+    """Two guests and a cable between them, as a context manager.
+
+    profile      profile of both hosts (amd, tb4, tb5), or a dict host -> profile
+    mode         how vcable serves the registers: `sparse` (fast) or `sync` (exact)
+    rate_mbps    link rate in Mb/s; None is the profile's, 0 none at all
+    latency_us   one-way delay in microseconds; None is the profile's
+    plugged      False boots with the cable unplugged
+    cable        False leaves host routers and cable out
+    ethernet     True adds an ordinary network card to each guest, joined back to back
+    memory, cpus of each guest
+    kernel_args  added to the guests' kernel command line
+
+    The hosts are `lab.a` and `lab.b`, and `lab.hosts` by name. `lab.logs` is the
+    directory with everything they and the cable wrote.
+    """
+
+    def __init__(self, profile="tb4", mode="sparse", rate_mbps=None, latency_us=None,
+                 plugged=True, cable=True, ethernet=False, memory="768M", cpus=2,
+                 kernel_args=""):
+        names = sorted(profile) if isinstance(profile, dict) else ["a", "b"]
+        if len(names) != 2:
+            raise LabError("this lab has two hosts")
+        self.profiles = profile if isinstance(profile, dict) else dict.fromkeys(names, profile)
+        self.options = {"memory": memory, "cpus": cpus, "kernel_args": kernel_args}
+        self._mode = mode
+        self._link = {"name": "c0", "a": f"{names[0]}:1", "b": f"{names[1]}:1",
+                      "rate_mbps": rate_mbps, "latency_us": latency_us,
+                      "plugged": None if plugged else False}
+        self._ethernet = ethernet
+        self._with_cable = cable
+        self.hosts = {}
+        self.vcable = None
+        self.logs = None
+        self._sockets = None
+
+    def __enter__(self):
+        try:
+            return self.up()
+        except BaseException:
+            self.down()
+            raise
+
+    def __exit__(self, *_):
+        self.down()
+
+    def __getattr__(self, name):
+        hosts = self.__dict__.get("hosts", {})
+        if name in hosts:
+            return hosts[name]
+        raise AttributeError(name)
+
+    def up(self):
+        """Builds what is missing, starts cable and guests, waits until both answer."""
+        stage = build.stage()
+        self.logs = places.new_run_dir()
+        self._sockets = places.new_socket_dir()
+        say(f"booting {' and '.join(self.profiles)}, logs in {self.logs}")
+        if self._with_cable:
+            self.vcable = Cable(build.vcable(stage), self._sockets, self.logs, self.profiles,
+                                [self._link], self._mode)
+        for index, name in enumerate(self.profiles):
+            options = dict(self.options, index=index)
+            if self.vcable:
+                options["nhi"] = self.vcable.sockets[name]
+            if self._ethernet:
+                options["ethernet"] = (self._sockets / "ethernet", index == 0)
+            self.hosts[name] = Host(name, self._sockets, self.logs / name, stage, options)
+        self.each(lambda host: host.wait_up())
+        say("both guests are up")
+        return self
+
+    def down(self):
+        """Ends everything. Safe to call more than once."""
+        for host in self.hosts.values():
+            host.stop()
+        if self.vcable:
+            self.vcable.stop()
+            self.vcable = None
+        if self._sockets:
+            shutil.rmtree(self._sockets, ignore_errors=True)
+            self._sockets = None
+
+    def each(self, action):
+        """Calls `action(host)` for both hosts at once; a dict of what it returned."""
+        with concurrent.futures.ThreadPoolExecutor(len(self.hosts)) as pool:
+            futures = {name: pool.submit(action, host) for name, host in self.hosts.items()}
+            return {name: future.result() for name, future in futures.items()}
+
+    def run(self, command, timeout=60, check=True):
+        """Runs one command on both hosts at once; a dict of Results."""
+        return self.each(lambda host: host.run(command, timeout, check))
+
+    def cable(self, request):
+        """Sends a request to vcable's control socket and returns the reply."""
+        if not self.vcable:
+            raise LabError("this lab has no cable")
+        return self.vcable.ask(request)
+
+    def plug(self):
+        """Plugs the cable."""
+        return self.cable({"cmd": "plug", "cable": "c0"})
+
+    def unplug(self):
+        """Pulls the cable."""
+        return self.cable({"cmd": "unplug", "cable": "c0"})
+
+    def wait_discovery(self, timeout=DISCOVERY_PATIENCE):
+        """Waits until each host has found the other one."""
+        # The root device of a domain is 0-0, so a peer is anything else.
+        self.each(lambda host: host.wait_until(
+            "ls -d /sys/bus/thunderbolt/devices/[0-9]-[1-9] >/dev/null 2>&1", timeout))
+
+    def network(self, timeout=DISCOVERY_PATIENCE):
+        """Loads thunderbolt-net, gives 10.99.0.1 and .2 to the two ends, waits for a ping.
+
+        Returns the dict host -> address.
+        """
+        addresses = {name: NETWORK.format(index + 1) for index, name in enumerate(self.hosts)}
+
+        def configure(host):
+            host.run("modprobe thunderbolt_net", check=True)
+            host.wait_until("ls -d /sys/class/net/thunderbolt0 >/dev/null 2>&1", timeout)
+            host.run(f"ip address replace {addresses[host.name]}/24 dev thunderbolt0 && "
+                     "ip link set thunderbolt0 up", check=True)
+
+        self.each(configure)
+        first, second = self.hosts
+        self.hosts[first].wait_until(f"ping -c1 -W1 {addresses[second]} >/dev/null", timeout)
+        return addresses
+
+    def load_driver(self, parameters="", network=True, timeout=DISCOVERY_PATIENCE):
+        """Loads usb4_rdma on both hosts and waits for an ACTIVE port usb4_rdma0.
+
+        `parameters` goes to modprobe; `network` sets up thunderbolt-net first. Returns
+        the addresses, as network() does.
+        """
+        addresses = self.network(timeout) if network else {}
+        self.run(f"modprobe usb4_rdma {parameters}")
+        self.each(lambda host: host.wait_until(
+            "grep -q ACTIVE /sys/class/infiniband/usb4_rdma0/ports/1/state 2>/dev/null", timeout))
+        return addresses
+
+    def kernel_faults(self):
+        """Passages of WARN, BUG, oops from both kernels' logs, as `host: passage`."""
+        return [f"{name}: {passage}" for name, host in self.hosts.items()
+                for passage in host.kernel_faults()]
+
+    def check_logs(self):
+        """Raises AssertionError if either kernel reported a fault, or has died."""
+        found = self.kernel_faults()
+        found += [f"{name}: the guest is dead" for name, host in self.hosts.items()
+                  if not host.alive]
+        if found:
+            raise AssertionError("\n\n".join(found) + f"\nlogs: {self.logs}")
+
+
+def driver_built():
+    """True if this checkout has a driver and it was built."""
+    return os.path.exists(build.stage() / "usb4_rdma.ko")
+
+
+procs.exit_on_signals()
