@@ -7,11 +7,16 @@ pub(crate) mod clock;
 pub(crate) mod job;
 pub(crate) mod lock;
 pub(crate) mod params;
+pub(crate) mod tb_frames;
+pub(crate) mod tb_netdev;
+pub(crate) mod tb_ring;
+pub(crate) mod tb_service;
+pub(crate) mod tb_xdomain;
 
 use kernel::prelude::*;
 
-/// Compares the sizes of the thunderbolt types that bindgen computed with those of the C compiler: a
-/// mismatch would corrupt memory, so the module refuses to load.
+/// Compares the sizes of the thunderbolt types that bindgen computed with those of
+/// the C compiler: a mismatch would corrupt memory, so the module refuses to load.
 ///
 /// # Errors
 ///
