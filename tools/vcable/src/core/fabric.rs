@@ -106,6 +106,17 @@ pub struct PollResult {
     pub next_deadline: Option<u64>,
 }
 
+/// Which rings run, and so how soon a guest may have something for the next poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Running {
+    /// No ring: only a register access can start something.
+    Nothing,
+    /// Control rings only.
+    Control,
+    /// At least one TX ring for data.
+    Data,
+}
+
 /// All hosts and cables. One lock around it serves every thread of a front end.
 pub struct Fabric {
     hosts: Vec<Host>,
@@ -350,6 +361,17 @@ impl Fabric {
             lane.end_poll(now);
         }
         PollResult { work, next_deadline }
+    }
+
+    /// Which rings run.
+    pub fn running(&self) -> Running {
+        if !self.senders.is_empty() {
+            Running::Data
+        } else if self.hosts.iter().any(|h| h.nhi.tx[0].enabled) {
+            Running::Control
+        } else {
+            Running::Nothing
+        }
     }
 
     fn next_deadline(&self, now: u64) -> Option<u64> {

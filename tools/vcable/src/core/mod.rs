@@ -28,7 +28,7 @@ mod tables;
 
 pub use counters::Counter;
 pub use fabric::{
-    Attachment, CableId, Fabric, FabricError, HostId, LinkLimits, PollResult, StrayAccess,
+    Attachment, CableId, Fabric, FabricError, HostId, LinkLimits, PollResult, Running, StrayAccess,
     BAR0_SIZE, MSIX_VECTORS,
 };
 pub use fault::{Direction, FaultId, FaultKind, FaultSpec};

@@ -21,7 +21,8 @@ pub fn run(engine: &Engine, request: &Value) -> Result<Value, String> {
             fabric.unplug(fields.cable(fabric)?, now);
             Ok(json!({}))
         }),
-        "plugged" => engine.with(|fabric, _| Ok(json!({"plugged": fabric.is_plugged(fields.cable(fabric)?)}))),
+        "plugged" => engine
+            .with(|fabric, _| Ok(json!({"plugged": fabric.is_plugged(fields.cable(fabric)?)}))),
         "link" => engine.with(|fabric, _| {
             fabric.set_limits(fields.cable(fabric)?, fields.limits()?);
             Ok(json!({}))
@@ -63,7 +64,8 @@ fn counters(engine: &Engine) -> Value {
         ("poller.sleeps", &stats.sleeps),
         ("poller.cpu_ns", &stats.cpu_ns),
     ];
-    counters.extend(own.map(|(name, value)| (name.to_string(), json!(value.load(Ordering::Relaxed)))));
+    counters
+        .extend(own.map(|(name, value)| (name.to_string(), json!(value.load(Ordering::Relaxed)))));
     json!({"counters": counters})
 }
 

@@ -35,7 +35,8 @@ pub fn start(listener: UnixListener, mut device: Device) {
         device.log.line(&device.name, "client connected");
         let outcome = serve(stream, &mut device);
         device.client_gone();
-        let how = outcome.map_or_else(|error| format!("client dropped: {error}"), |()| "client left".into());
+        let how = outcome
+            .map_or_else(|error| format!("client dropped: {error}"), |()| "client left".into());
         device.log.line(&device.name, &how);
         device.engine.settle();
     };
@@ -47,7 +48,10 @@ fn serve(mut stream: UnixStream, device: &mut Device) -> io::Result<()> {
     let mut body = Vec::new();
     while let Some((bytes, files)) = sys::receive_header(&mut stream)? {
         let Some(header) = Header::parse(&bytes) else {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a header with an impossible size"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a header with an impossible size",
+            ));
         };
         body.resize(header.size as usize - HEADER_BYTES, 0);
         stream.read_exact(&mut body)?;
@@ -60,7 +64,9 @@ fn serve(mut stream: UnixStream, device: &mut Device) -> io::Result<()> {
             .and_then(|request| device.handle(request, files));
         let settle = answer.as_ref().is_ok_and(|reply| reply.settle);
         if let Err(errno) = answer {
-            device.log.line(&device.name, &format!("command {} refused: errno {errno}", header.command));
+            device
+                .log
+                .line(&device.name, &format!("command {} refused: errno {errno}", header.command));
         }
         if !header.no_reply {
             answer_client(&mut stream, &header, &answer)?;
@@ -72,7 +78,11 @@ fn serve(mut stream: UnixStream, device: &mut Device) -> io::Result<()> {
     Ok(())
 }
 
-fn answer_client(stream: &mut UnixStream, header: &Header, answer: &Result<Reply, i32>) -> io::Result<()> {
+fn answer_client(
+    stream: &mut UnixStream,
+    header: &Header,
+    answer: &Result<Reply, i32>,
+) -> io::Result<()> {
     match answer {
         Ok(reply) => {
             let file = reply.file.as_ref().map(|window| window.file());

@@ -48,7 +48,10 @@ pub fn start(listener: UnixListener, control: Arc<Control>) {
             control.clients.fetch_sub(1, Ordering::Relaxed);
         });
     };
-    thread::Builder::new().name("control".into()).spawn(accept).expect("a thread for the control socket");
+    thread::Builder::new()
+        .name("control".into())
+        .spawn(accept)
+        .expect("a thread for the control socket");
 }
 
 fn serve(stream: UnixStream, control: &Control) -> io::Result<()> {
@@ -62,7 +65,8 @@ fn serve(stream: UnixStream, control: &Control) -> io::Result<()> {
             return Ok(());
         }
         let whole = line.ends_with(b"\n") || (read as u64) < MAX_LINE_BYTES;
-        let answer = if whole { answer(control, &line) } else { Err("the line is too long".to_string()) };
+        let answer =
+            if whole { answer(control, &line) } else { Err("the line is too long".to_string()) };
         let stop = matches!(&answer, Ok(value) if value["stopping"] == true);
         let mut text = reply(answer).to_string();
         text.push('\n');
@@ -88,10 +92,12 @@ fn reply(answer: Result<Value, String>) -> Value {
 }
 
 fn answer(control: &Control, line: &[u8]) -> Result<Value, String> {
-    let request: Value = serde_json::from_slice(line).map_err(|error| format!("not JSON: {error}"))?;
+    let request: Value =
+        serde_json::from_slice(line).map_err(|error| format!("not JSON: {error}"))?;
     let result = command::run(&control.engine, &request);
     if request["cmd"] != "counters" {
-        let outcome = result.as_ref().map_or_else(|error| format!("refused: {error}"), |_| "done".into());
+        let outcome =
+            result.as_ref().map_or_else(|error| format!("refused: {error}"), |_| "done".into());
         control.log.line("control", &format!("{request} {outcome}"));
     }
     // What the command changed may have given the model work or a deadline.

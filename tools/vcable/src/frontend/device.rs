@@ -80,9 +80,15 @@ impl Device {
             Request::DeviceInfo => Ok(Reply::body(wire::device_info_body(NUM_REGIONS, NUM_IRQS))),
             Request::RegionInfo { argsz, index } => self.region_info(argsz, index),
             Request::IrqInfo { index } => Self::irq_info(index),
-            Request::SetIrqs { flags, index, start, count } => self.set_irqs(flags, index, start, count, files),
-            Request::RegionRead { offset, region, count } => self.region_read(region, offset, count),
-            Request::RegionWrite { offset, region, data } => self.region_write(region, offset, data),
+            Request::SetIrqs { flags, index, start, count } => {
+                self.set_irqs(flags, index, start, count, files)
+            }
+            Request::RegionRead { offset, region, count } => {
+                self.region_read(region, offset, count)
+            }
+            Request::RegionWrite { offset, region, data } => {
+                self.region_write(region, offset, data)
+            }
             Request::Reset => {
                 self.log.line(&self.name, "device reset");
                 self.reset();
@@ -105,7 +111,13 @@ impl Device {
         self.config.reset();
     }
 
-    fn dma_map(&self, offset: u64, address: u64, size: u64, mut files: Vec<OwnedFd>) -> Result<Reply, i32> {
+    fn dma_map(
+        &self,
+        offset: u64,
+        address: u64,
+        size: u64,
+        mut files: Vec<OwnedFd>,
+    ) -> Result<Reply, i32> {
         let file = files.pop();
         let with_file = if file.is_some() { "" } else { " (without a file)" };
         self.log.line(&self.name, &format!("map {address:#x} + {size:#x}{with_file}"));
@@ -155,7 +167,14 @@ impl Device {
     }
 
     /// INTx and the error interrupt can be set up, as QEMU does at its start, and are never raised.
-    fn set_irqs(&self, flags: u32, index: u32, start: u32, count: u32, files: Vec<OwnedFd>) -> Result<Reply, i32> {
+    fn set_irqs(
+        &self,
+        flags: u32,
+        index: u32,
+        start: u32,
+        count: u32,
+        files: Vec<OwnedFd>,
+    ) -> Result<Reply, i32> {
         match index {
             IRQ_MSIX => {}
             IRQ_INTX | IRQ_ERROR if start.saturating_add(count) <= 1 => return Ok(Reply::default()),

@@ -12,11 +12,14 @@ use std::time::{Duration, Instant};
 
 use super::pace::{Pace, Pause};
 use super::sys;
-use crate::core::{Fabric, PollResult};
+use crate::core::Fabric;
 
 /// Rounds of work that a thread does for its own access before it leaves the rest to the poller. A round
 /// is bounded by the model.
 const ROUNDS_INLINE: usize = 4;
+
+/// A poller that ends its rest by itself within this is not woken: waking costs as much.
+const WAKE_WORTH_NS: u64 = 60_000;
 
 /// What the poller has done, for the control socket.
 #[derive(Debug, Default)]
@@ -39,6 +42,8 @@ pub struct Engine {
     /// Set when there is something new for the poller.
     sleep: Mutex<bool>,
     wake: Condvar,
+    /// Until when the poller rests, in ns; 0 while it does not. Written under `fabric`.
+    rests_until: AtomicU64,
     /// When the last work was seen, by whatever thread, in ns.
     last_work: AtomicU64,
     origin: Instant,
@@ -56,6 +61,7 @@ impl Engine {
             waiting: AtomicUsize::new(0),
             sleep: Mutex::new(false),
             wake: Condvar::new(),
+            rests_until: AtomicU64::new(0),
             last_work: AtomicU64::new(0),
             origin: Instant::now(),
             shared_indices,
@@ -75,28 +81,30 @@ impl Engine {
     /// Does what an access has made possible, and tells the poller of what is left. To be called after the
     /// access was answered, so that the guest's processor does not wait for it.
     pub fn settle(&self) {
-        let (worked, result) = self.with(|fabric, now| {
-            let mut result = PollResult::default();
-            let mut worked = false;
-            for _ in 0..ROUNDS_INLINE {
-                result = fabric.poll(now);
-                worked |= result.work != 0;
+        let wake = self.with(|fabric, now| {
+            let mut result = fabric.poll(now);
+            let worked = result.work != 0;
+            for _ in 1..ROUNDS_INLINE {
                 if result.work == 0 {
                     break;
                 }
+                result = fabric.poll(now);
             }
-            (worked, result)
+            if worked {
+                self.last_work.store(now, Ordering::Relaxed);
+            }
+            let soon = worked && (self.shared_indices || result.work != 0);
+            let wanted = if soon { Some(now) } else { result.next_deadline };
+            let rests_until = self.rests_until.load(Ordering::Relaxed);
+            wanted.is_some_and(|wanted| wanted.saturating_add(WAKE_WORTH_NS) < rests_until)
         });
-        if worked {
-            self.last_work.store(self.now(), Ordering::Relaxed);
-        }
-        if worked || result.next_deadline.is_some() {
+        if wake {
             self.wake_poller();
         }
     }
 
     /// Ends the poller's sleep, if it sleeps.
-    pub fn wake_poller(&self) {
+    fn wake_poller(&self) {
         let mut woken = self.sleep.lock().unwrap();
         if !*woken {
             *woken = true;
@@ -119,25 +127,44 @@ impl Engine {
         sys::prefer_this_thread();
         let mut pace = Pace::new(self.shared_indices);
         loop {
-            let (result, now) = self.with(|fabric, now| (fabric.poll(now), now));
-            self.stats.polls.fetch_add(1, Ordering::Relaxed);
+            match self.poll_once(&pace) {
+                Pause::None if self.waiting.load(Ordering::Relaxed) == 0 => {}
+                Pause::None | Pause::Yield => {
+                    let before = self.now();
+                    thread::yield_now();
+                    let after = self.now();
+                    pace.yielded(after - before, after);
+                }
+                Pause::Sleep(limit) => self.sleep(&mut pace, limit),
+            }
+        }
+    }
+
+    /// Polls once and says how long to rest. Until when is written down under the lock, so that whoever
+    /// finds something earlier to do, under the same lock, knows whether to wake the poller.
+    fn poll_once(&self, pace: &Pace) -> Pause {
+        self.stats.polls.fetch_add(1, Ordering::Relaxed);
+        self.with(|fabric, now| {
+            let result = fabric.poll(now);
             if result.work != 0 {
                 self.stats.busy_polls.fetch_add(1, Ordering::Relaxed);
                 self.last_work.store(now, Ordering::Relaxed);
             }
             let idle_ns = now.saturating_sub(self.last_work.load(Ordering::Relaxed));
-            match pace.next(result, idle_ns, now) {
-                Pause::None if self.waiting.load(Ordering::Relaxed) == 0 => {}
-                Pause::None | Pause::Yield => thread::yield_now(),
-                Pause::Sleep(limit) => self.sleep(limit),
-            }
-        }
+            let pause = pace.next(result, fabric.running(), idle_ns, now);
+            let rests_until = match pause {
+                Pause::None | Pause::Yield => 0,
+                Pause::Sleep(None) => u64::MAX,
+                Pause::Sleep(Some(limit)) => now.saturating_add(limit.as_nanos() as u64),
+            };
+            self.rests_until.store(rests_until, Ordering::Relaxed);
+            pause
+        })
     }
 
     /// Sleeps until woken or, where there is one, the limit.
-    fn sleep(&self, limit: Option<Duration>) {
-        self.stats.sleeps.fetch_add(1, Ordering::Relaxed);
-        self.stats.cpu_ns.store(sys::thread_time().as_nanos() as u64, Ordering::Relaxed);
+    fn sleep(&self, pace: &mut Pace, limit: Option<Duration>) {
+        let before = sys::thread_time();
         let mut woken = self.sleep.lock().unwrap();
         if !*woken {
             woken = match limit {
@@ -146,5 +173,10 @@ impl Engine {
             };
         }
         *woken = false;
+        drop(woken);
+        let after = sys::thread_time();
+        pace.slept((after - before).as_nanos() as u64);
+        self.stats.sleeps.fetch_add(1, Ordering::Relaxed);
+        self.stats.cpu_ns.store(after.as_nanos() as u64, Ordering::Relaxed);
     }
 }

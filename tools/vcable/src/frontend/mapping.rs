@@ -45,11 +45,6 @@ impl Mapping {
         Ok(Mapping { base: base.cast(), len })
     }
 
-    /// Length in bytes.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
     /// The address of `len` bytes at `offset`, or `None` where they are not all inside.
     fn at(&self, offset: usize, len: usize) -> Option<*mut u8> {
         let end = offset.checked_add(len)?;
@@ -143,7 +138,6 @@ mod tests {
         assert!(Mapping::new(&file, 4096, 1).is_err());
         assert!(Mapping::new(&file, 12, 8).is_err());
         let page = page();
-        assert_eq!(page.len(), 4096);
         assert!(page.read(4095, &mut [0; 1]).is_some());
         assert!(page.read(4095, &mut [0; 2]).is_none());
         assert!(page.write(usize::MAX, &[0; 2]).is_none());
@@ -154,7 +148,8 @@ mod tests {
     #[test]
     fn two_mappings_of_a_file_agree() {
         let file = shared_file("test", 8192).unwrap();
-        let (one, two) = (Mapping::new(&file, 0, 8192).unwrap(), Mapping::new(&file, 4096, 4096).unwrap());
+        let (one, two) =
+            (Mapping::new(&file, 0, 8192).unwrap(), Mapping::new(&file, 4096, 4096).unwrap());
         one.write(4096, b"abcd").unwrap();
         let mut seen = [0; 4];
         two.read(0, &mut seen).unwrap();

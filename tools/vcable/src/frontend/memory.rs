@@ -73,7 +73,12 @@ impl GuestMemory {
     }
 
     /// Calls `access` with the mapping that holds all of `len` bytes at `iova`, and the offset in it.
-    fn locate<T>(&self, iova: u64, len: usize, access: impl FnOnce(&Mapping, usize) -> Option<T>) -> Option<T> {
+    fn locate<T>(
+        &self,
+        iova: u64,
+        len: usize,
+        access: impl FnOnce(&Mapping, usize) -> Option<T>,
+    ) -> Option<T> {
         let areas = self.areas.read().unwrap();
         let after = areas.partition_point(|area| area.start <= iova);
         let area = areas.get(after.checked_sub(1)?)?;
@@ -86,16 +91,19 @@ impl GuestMemory {
 impl Memory for GuestMemory {
     fn read(&self, iova: u64, buf: &mut [u8]) -> Result<(), DmaFault> {
         let len = buf.len();
-        self.locate(iova, len, |mapping, offset| mapping.read(offset, buf)).ok_or(DmaFault { iova, len })
+        self.locate(iova, len, |mapping, offset| mapping.read(offset, buf))
+            .ok_or(DmaFault { iova, len })
     }
 
     fn write(&self, iova: u64, buf: &[u8]) -> Result<(), DmaFault> {
         let len = buf.len();
-        self.locate(iova, len, |mapping, offset| mapping.write(offset, buf)).ok_or(DmaFault { iova, len })
+        self.locate(iova, len, |mapping, offset| mapping.write(offset, buf))
+            .ok_or(DmaFault { iova, len })
     }
 
     fn load_u32(&self, iova: u64) -> Result<u32, DmaFault> {
-        self.locate(iova, 4, |mapping, offset| mapping.load_acquire(offset)).ok_or(DmaFault { iova, len: 4 })
+        self.locate(iova, 4, |mapping, offset| mapping.load_acquire(offset))
+            .ok_or(DmaFault { iova, len: 4 })
     }
 
     fn store_u32(&self, iova: u64, value: u32) -> Result<(), DmaFault> {
@@ -107,7 +115,13 @@ impl Memory for GuestMemory {
         self.locate(iova, len, |mapping, offset| mapping.span(offset, len))
     }
 
-    fn copy_from(&self, dst_iova: u64, src: &dyn Memory, src_iova: u64, len: usize) -> Result<(), DmaFault> {
+    fn copy_from(
+        &self,
+        dst_iova: u64,
+        src: &dyn Memory,
+        src_iova: u64,
+        len: usize,
+    ) -> Result<(), DmaFault> {
         let Some(span) = src.raw(src_iova, len) else {
             return Err(DmaFault { iova: src_iova, len });
         };

@@ -35,7 +35,7 @@ pub use self::log::Log;
 use self::memory::GuestMemory;
 use self::options::{HostOptions, Mode, Options};
 use self::window::Window;
-use crate::core::{Attachment, Fabric, HostId, IndexPages, LocalPages};
+use crate::core::{Attachment, Fabric, HostId, IndexPages, LinkLimits, LocalPages};
 
 /// Where a host's client will put what the model needs from it.
 struct Host {
@@ -50,14 +50,19 @@ struct Host {
 pub fn run(options: &Options, log: Arc<Log>) -> io::Result<std::convert::Infallible> {
     let signals = sys::block_signals()?;
     let mut fabric = Fabric::new(options.seed);
-    let hosts = options.hosts.iter().map(|host| add_host(&mut fabric, host)).collect::<io::Result<Vec<_>>>()?;
+    let hosts = options
+        .hosts
+        .iter()
+        .map(|host| add_host(&mut fabric, host))
+        .collect::<io::Result<Vec<_>>>()?;
     add_cables(&mut fabric, options)?;
     let configs: Vec<_> = hosts.iter().map(|host| fabric.pci_config(host.id)).collect();
     let engine = Engine::new(fabric, hosts.iter().any(|host| host.window.is_some()));
 
     let mut sockets = Vec::new();
     for ((given, host), config) in options.hosts.iter().zip(hosts).zip(configs) {
-        let listener = connection::listen(&given.socket).map_err(|error| at(&given.socket, error))?;
+        let listener =
+            connection::listen(&given.socket).map_err(|error| at(&given.socket, error))?;
         sockets.push(given.socket.clone());
         let device = Device {
             name: given.name.clone(),
@@ -72,12 +77,14 @@ pub fn run(options: &Options, log: Arc<Log>) -> io::Result<std::convert::Infalli
         };
         connection::start(listener, device);
     }
-    let listener = connection::listen(&options.control).map_err(|error| at(&options.control, error))?;
+    let listener =
+        connection::listen(&options.control).map_err(|error| at(&options.control, error))?;
     sockets.push(options.control.clone());
     let exit = leave(sockets, Arc::clone(&log));
     let stop = exit.clone();
     let shutdown = Box::new(move || stop("shutdown command"));
-    let control = Control { engine: Arc::clone(&engine), log, shutdown, clients: AtomicUsize::new(0) };
+    let control =
+        Control { engine: Arc::clone(&engine), log, shutdown, clients: AtomicUsize::new(0) };
     control::start(listener, Arc::new(control));
     engine.start_poller();
     loop {
@@ -98,24 +105,27 @@ fn add_host(fabric: &mut Fabric, given: &HostOptions) -> io::Result<Host> {
         Some(window) => Arc::clone(window) as _,
         None => Arc::new(LocalPages::new()),
     };
-    let attachment = Attachment { memory: Arc::clone(&memory) as _, interrupts: Arc::clone(&vectors) as _, index };
-    let id = fabric.add_host(&given.name, given.profile.clone(), attachment).map_err(io::Error::other)?;
+    let attachment = Attachment {
+        memory: Arc::clone(&memory) as _,
+        interrupts: Arc::clone(&vectors) as _,
+        index,
+    };
+    let id = fabric
+        .add_host(&given.name, given.profile.clone(), attachment)
+        .map_err(io::Error::other)?;
     Ok(Host { id, memory, vectors, window })
 }
 
 fn add_cables(fabric: &mut Fabric, options: &Options) -> io::Result<()> {
     let find = |fabric: &Fabric, name: &str| {
-        let id = fabric.host(name).ok_or_else(|| io::Error::other(format!("no host {name:?}")))?;
-        let given = options.hosts.iter().find(|host| host.name == name);
-        let profile = given.map(|host| &host.profile).expect("every host of the fabric was given");
-        io::Result::Ok((id, profile))
+        fabric.host(name).ok_or_else(|| io::Error::other(format!("no host {name:?}")))
     };
     for cable in &options.cables {
         let [(a, a_port), (b, b_port)] = &cable.ends;
-        let ((a, a_profile), (b, b_profile)) = (find(fabric, a)?, find(fabric, b)?);
-        let limits = cable.limits([a_profile, b_profile]);
-        let added = fabric.add_cable(&cable.name, (a, *a_port), (b, *b_port), limits);
+        let ends = ((find(fabric, a)?, *a_port), (find(fabric, b)?, *b_port));
+        let added = fabric.add_cable(&cable.name, ends.0, ends.1, LinkLimits::default());
         let id = added.map_err(io::Error::other)?;
+        fabric.set_limits(id, cable.limits(fabric.profile_rate_mbps(id)));
         if cable.plugged {
             fabric.plug(id, 0);
         }

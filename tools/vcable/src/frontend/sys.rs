@@ -22,7 +22,9 @@ pub fn shared_file(name: &str, len: u64) -> io::Result<OwnedFd> {
 
 /// Reads one message header and the file descriptors that came with it; `None` at the end of the
 /// stream. The header's sender attaches the descriptors to its first byte.
-pub fn receive_header(stream: &mut UnixStream) -> io::Result<Option<([u8; HEADER_BYTES], Vec<OwnedFd>)>> {
+pub fn receive_header(
+    stream: &mut UnixStream,
+) -> io::Result<Option<([u8; HEADER_BYTES], Vec<OwnedFd>)>> {
     let mut header = [0; HEADER_BYTES];
     let mut files = Vec::new();
     let mut space = cmsg_space!([i32; MAX_FDS]);
@@ -34,7 +36,9 @@ pub fn receive_header(stream: &mut UnixStream) -> io::Result<Option<([u8; HEADER
         for control in message.cmsgs()? {
             if let ControlMessageOwned::ScmRights(numbers) = control {
                 // SAFETY: the kernel has just made these descriptors for us; nobody else owns them.
-                files.extend(numbers.into_iter().map(|number| unsafe { OwnedFd::from_raw_fd(number) }));
+                files.extend(
+                    numbers.into_iter().map(|number| unsafe { OwnedFd::from_raw_fd(number) }),
+                );
             }
         }
         message.bytes

@@ -15,7 +15,8 @@ const PAGE_BYTES: usize = 0x1000;
 const PAGES: [usize; 2] = [0x0000, 0x8000];
 
 /// The areas `(offset, size)` of BAR0 that the client may map.
-pub const AREAS: [(u64, u64); 2] = [(PAGES[0] as u64, PAGE_BYTES as u64), (PAGES[1] as u64, PAGE_BYTES as u64)];
+pub const AREAS: [(u64, u64); 2] =
+    [(PAGES[0] as u64, PAGE_BYTES as u64), (PAGES[1] as u64, PAGE_BYTES as u64)];
 
 /// A file as large as BAR0 of which only the two pages are ever used.
 #[derive(Debug)]

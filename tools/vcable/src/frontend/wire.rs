@@ -138,7 +138,11 @@ impl<'a> Request<'a> {
             1 => Request::Version { major: fields.u16()?, minor: fields.u16()? },
             2 => {
                 let (_argsz, _flags) = (fields.u32()?, fields.u32()?);
-                Request::DmaMap { offset: fields.u64()?, address: fields.u64()?, size: fields.u64()? }
+                Request::DmaMap {
+                    offset: fields.u64()?,
+                    address: fields.u64()?,
+                    size: fields.u64()?,
+                }
             }
             3 => {
                 let (_argsz, flags) = (fields.u32()?, fields.u32()?);
@@ -156,7 +160,12 @@ impl<'a> Request<'a> {
             }
             8 => {
                 let (_argsz, flags) = (fields.u32()?, fields.u32()?);
-                Request::SetIrqs { flags, index: fields.u32()?, start: fields.u32()?, count: fields.u32()? }
+                Request::SetIrqs {
+                    flags,
+                    index: fields.u32()?,
+                    start: fields.u32()?,
+                    count: fields.u32()?,
+                }
             }
             9 => {
                 let (offset, region, count) = (fields.u64()?, fields.u32()?, fields.u32()?);
@@ -205,7 +214,13 @@ pub fn region_access_body(offset: u64, region: u32, count: u32, data: &[u8]) -> 
 /// The body of a region-info reply, with the areas `(offset, size)` that may be mapped. When the
 /// client's `argsz` has no room for the areas, they are left out and the room needed is said, as the
 /// kernel's VFIO does; the second value tells whether they are in.
-pub fn region_info_body(argsz: u32, index: u32, flags: u32, size: u64, areas: &[(u64, u64)]) -> (Vec<u8>, bool) {
+pub fn region_info_body(
+    argsz: u32,
+    index: u32,
+    flags: u32,
+    size: u64,
+    areas: &[(u64, u64)],
+) -> (Vec<u8>, bool) {
     const FIXED_BYTES: u32 = 32;
     const SPARSE_MMAP: u32 = 1;
     const CAP_VERSION: u32 = 1;
@@ -219,7 +234,12 @@ pub fn region_info_body(argsz: u32, index: u32, flags: u32, size: u64, areas: &[
     body.extend_from_slice(&size.to_le_bytes());
     body.extend_from_slice(&0u64.to_le_bytes());
     if with_areas {
-        body.extend_from_slice(&words(&[SPARSE_MMAP | CAP_VERSION << 16, 0, areas.len() as u32, 0]));
+        body.extend_from_slice(&words(&[
+            SPARSE_MMAP | CAP_VERSION << 16,
+            0,
+            areas.len() as u32,
+            0,
+        ]));
         for (offset, size) in areas {
             body.extend_from_slice(&offset.to_le_bytes());
             body.extend_from_slice(&size.to_le_bytes());
