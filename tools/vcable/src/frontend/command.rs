@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use serde_json::{json, Map, Value};
 
 use super::engine::Engine;
+use super::options::link_limits;
 use crate::core::{CableId, Fabric, FaultKind, FaultSpec, HostId, LinkLimits};
 
 /// Runs one command. The error says what is wrong with it, and then nothing was done.
@@ -24,7 +25,8 @@ pub fn run(engine: &Engine, request: &Value) -> Result<Value, String> {
         "plugged" => engine
             .with(|fabric, _| Ok(json!({"plugged": fabric.is_plugged(fields.cable(fabric)?)}))),
         "link" => engine.with(|fabric, _| {
-            fabric.set_limits(fields.cable(fabric)?, fields.limits()?);
+            let cable = fields.cable(fabric)?;
+            fabric.set_limits(cable, fields.limits(fabric.profile_rate_mbps(cable))?);
             Ok(json!({}))
         }),
         "fault" => engine.with(|fabric, _| {
@@ -108,11 +110,10 @@ impl<'a> Fields<'a> {
         self.optional_text("host")?.map(find).transpose()
     }
 
-    /// A rate of 0 means no limit.
-    fn limits(&self) -> Result<LinkLimits, String> {
-        let rate_mbps = self.number("rate_mbps")?.filter(|rate| *rate != 0);
+    /// The limits asked for, of a cable with this rate by its profiles.
+    fn limits(&self, profile_rate_mbps: u64) -> Result<LinkLimits, String> {
         let latency_us = self.number("latency_us")?.unwrap_or(0);
-        Ok(LinkLimits { rate_mbps, latency_ns: latency_us.saturating_mul(1000) })
+        Ok(link_limits(self.number("rate_mbps")?, latency_us, profile_rate_mbps))
     }
 
     fn fault(&self, fabric: &Fabric) -> Result<FaultSpec, String> {

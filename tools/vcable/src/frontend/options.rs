@@ -11,8 +11,9 @@ use crate::core::{LinkLimits, Profile};
 pub const USAGE: &str = "\
 usage: vcable --control SOCKET --host HOST... --cable CABLE... [--seed N] [--log FILE]
   HOST:  name=NAME,profile=amd|tb4|tb5,socket=SOCKET[,mode=sync|sparse]
-  CABLE: name=NAME,a=HOST:PORT,b=HOST:PORT[,rate_mbps=N|profile][,latency_us=N][,plugged=true|false]
-PORT is a lane adapter's number, 1 or 3.";
+  CABLE: name=NAME,a=HOST:PORT,b=HOST:PORT[,rate_mbps=N][,latency_us=N][,plugged=true|false]
+PORT is a lane adapter's number, 1 or 3. Without rate_mbps a cable has the rate that the two
+profiles negotiate; 0 is no limit.";
 
 /// How a host's index registers are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,17 +37,6 @@ pub struct HostOptions {
     pub mode: Mode,
 }
 
-/// The rate of a `--cable`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rate {
-    /// As fast as it goes.
-    Unlimited,
-    /// What the profiles of both ends negotiate.
-    Profile,
-    /// So many Mb/s.
-    Mbps(u64),
-}
-
 /// A `--cable`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CableOptions {
@@ -54,8 +44,8 @@ pub struct CableOptions {
     pub name: String,
     /// Host name and port of both ends.
     pub ends: [(String, u8); 2],
-    /// Its rate each way.
-    pub rate: Rate,
+    /// Its rate each way in Mb/s: 0 is no limit, `None` what the profiles of both ends negotiate.
+    pub rate_mbps: Option<u64>,
     /// Latency one way, in us.
     pub latency_us: u64,
     /// Whether it is plugged from the start.
@@ -65,13 +55,14 @@ pub struct CableOptions {
 impl CableOptions {
     /// The limits for the model, given the rate that the profiles of both ends negotiate.
     pub fn limits(&self, profile_rate_mbps: u64) -> LinkLimits {
-        let rate_mbps = match self.rate {
-            Rate::Unlimited => None,
-            Rate::Profile => Some(profile_rate_mbps),
-            Rate::Mbps(rate) => Some(rate),
-        };
-        LinkLimits { rate_mbps, latency_ns: self.latency_us.saturating_mul(1000) }
+        link_limits(self.rate_mbps, self.latency_us, profile_rate_mbps)
     }
+}
+
+/// Limits for the model from what was asked for; see [`CableOptions::rate_mbps`].
+pub fn link_limits(rate_mbps: Option<u64>, latency_us: u64, profile_rate_mbps: u64) -> LinkLimits {
+    let rate_mbps = Some(rate_mbps.unwrap_or(profile_rate_mbps)).filter(|rate| *rate != 0);
+    LinkLimits { rate_mbps, latency_ns: latency_us.saturating_mul(1000) }
 }
 
 /// The whole command line.
@@ -136,11 +127,7 @@ fn parse_cable(text: &str) -> Result<CableOptions, String> {
     let cable = CableOptions {
         name: pairs.need("name")?,
         ends: [parse_end(&pairs.need("a")?)?, parse_end(&pairs.need("b")?)?],
-        rate: match pairs.take("rate_mbps").as_deref() {
-            None => Rate::Unlimited,
-            Some("profile") => Rate::Profile,
-            Some(rate) => Rate::Mbps(number(rate)?),
-        },
+        rate_mbps: pairs.take("rate_mbps").map(|rate| number(&rate)).transpose()?,
         latency_us: pairs.take("latency_us").map_or(Ok(0), |us| number(&us))?,
         plugged: match pairs.take("plugged").as_deref() {
             None | Some("true") => true,
@@ -218,10 +205,10 @@ mod tests {
 
     #[test]
     fn the_profiles_may_limit_the_rate() {
-        let cable = parse_cable("name=c,a=a:1,b=b:1,rate_mbps=profile").unwrap();
+        let cable = parse_cable("name=c,a=a:1,b=b:1").unwrap();
         assert!(cable.plugged);
         assert_eq!(cable.limits(20_000).rate_mbps, Some(20_000));
-        let free = parse_cable("name=c,a=a:1,b=b:1").unwrap();
+        let free = parse_cable("name=c,a=a:1,b=b:1,rate_mbps=0").unwrap();
         assert_eq!(free.limits(20_000), LinkLimits::default());
     }
 
