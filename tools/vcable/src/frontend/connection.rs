@@ -28,19 +28,23 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
 /// finds the device as new.
 pub fn start(listener: UnixListener, mut device: Device) {
     let named = thread::Builder::new().name(format!("host-{}", device.name));
-    let serve = move || loop {
-        let Ok((stream, _)) = listener.accept() else {
-            continue;
-        };
-        device.log.line(&device.name, "client connected");
-        let outcome = serve(stream, &mut device);
-        device.client_gone();
-        let how = outcome
-            .map_or_else(|error| format!("client dropped: {error}"), |()| "client left".into());
-        device.log.line(&device.name, &how);
-        device.engine.settle();
+    let serve_all = move || {
+        sys::prefer_this_thread();
+        for stream in listener.incoming().flatten() {
+            serve_one(stream, &mut device);
+        }
     };
-    named.spawn(serve).expect("a thread for a host");
+    named.spawn(serve_all).expect("a thread for a host");
+}
+
+fn serve_one(stream: UnixStream, device: &mut Device) {
+    device.log.line(&device.name, "client connected");
+    let outcome = serve(stream, device);
+    device.client_gone();
+    let dropped = |error| format!("client dropped: {error}");
+    let how = outcome.map_or_else(dropped, |()| "client left".into());
+    device.log.line(&device.name, &how);
+    device.engine.settle();
 }
 
 /// Serves a client until it leaves. An error means that the stream can no longer be followed.

@@ -76,8 +76,8 @@ fn retry<T>(mut call: impl FnMut() -> nix::Result<T>) -> nix::Result<T> {
 /// preferred to the guests' processors when it wakes; the second is refused without privilege.
 pub fn prefer_this_thread() {
     let _ = nix::sys::prctl::set_timerslack(1);
-    // SAFETY: plain numbers; 0 means the calling thread.
-    let _ = unsafe { nix::libc::setpriority(nix::libc::PRIO_PROCESS, 0, -10) };
+    // SAFETY: takes a plain number; on Linux it is the calling thread's niceness that changes.
+    let _ = unsafe { nix::libc::nice(-10) };
 }
 
 /// Processor time that this thread has used.
