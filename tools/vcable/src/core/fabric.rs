@@ -282,8 +282,10 @@ impl Fabric {
         match h.nhi.write(offset & !3, value, silent, now, &*out) {
             Effect::None => {}
             Effect::Rings => {
-                if had_control && !h.nhi.rx[0].enabled {
-                    h.forget_driver();
+                match (had_control, h.nhi.rx[0].enabled) {
+                    (true, false) => h.forget_driver(),
+                    (false, true) => h.ports.iter_mut().for_each(|p| p.hotplug.started(now)),
+                    _ => {}
                 }
                 self.list_senders();
             }

@@ -6,6 +6,9 @@
 /// its ports while it starts does so within this time, and is spared an event for a link
 /// that it is about to drop.
 pub(crate) const SETTLE_NS: u64 = 100_000_000;
+/// The same from the start of the control ring, for a driver that goes on where it or another
+/// left the router, with events still allowed.
+pub(crate) const RESTART_NS: u64 = 500_000_000;
 
 /// An event under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +42,11 @@ impl HotPlug {
     /// Hot plug events were allowed at `now`.
     pub fn allowed(&mut self, now: u64) {
         self.quiet_until = now + SETTLE_NS;
+    }
+
+    /// The control ring was started at `now`.
+    pub fn started(&mut self, now: u64) {
+        self.quiet_until = now + RESTART_NS;
     }
 
     /// The connection manager went away: tell the next one from the beginning.

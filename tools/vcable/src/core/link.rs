@@ -61,6 +61,10 @@ pub(crate) struct Lane {
     next_free: u64,
     /// A frame waited for the wire since the last [`Lane::end_poll`].
     pub backlogged: bool,
+    /// Rings that wait for the wire, where it has a rate.
+    queue: VecDeque<u16>,
+    /// A ring waited for the first of them although the wire was free.
+    passed_over: bool,
     /// The link carries nothing before this time (a fault).
     pub paused_until: u64,
     /// The frame at hand has been judged for that fault.
@@ -72,13 +76,27 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// Whether a frame may start at `now`; remembers that one waits if not.
-    pub fn ready(&mut self, now: u64, limits: &LinkLimits) -> bool {
-        let free = now >= self.paused_until
-            && (limits.rate_mbps.is_none() || self.next_free <= now)
-            && self.in_flight < IN_FLIGHT_FRAMES;
-        self.backlogged |= !free;
-        free
+    /// Whether the sender's ring `ring` may start a frame at `now`; remembers that one waits
+    /// if not. Rings that wait for a limited wire get it in the order in which they came.
+    pub fn ready(&mut self, ring: u16, now: u64, limits: &LinkLimits) -> bool {
+        let free = now >= self.paused_until && self.in_flight < IN_FLIGHT_FRAMES;
+        if limits.rate_mbps.is_none() {
+            self.backlogged |= !free;
+            return free;
+        }
+        let free = free && self.next_free <= now;
+        let turn = self.queue.front().is_none_or(|first| *first == ring);
+        self.passed_over |= free && !turn;
+        if free && turn {
+            self.queue.pop_front();
+            self.passed_over = false;
+            return true;
+        }
+        self.backlogged = true;
+        if !self.queue.contains(&ring) {
+            self.queue.push_back(ring);
+        }
+        false
     }
 
     /// Takes the wire for `bytes` of payload.
@@ -93,6 +111,11 @@ impl Lane {
 
     /// An idle wire saves nothing up: what is sent later starts then.
     pub fn end_poll(&mut self, now: u64) {
+        if std::mem::take(&mut self.passed_over) {
+            // The first in the queue did not come (stopped, or without buffers at the far
+            // end): it loses its turn.
+            self.queue.pop_front();
+        }
         if !std::mem::take(&mut self.backlogged) {
             self.next_free = self.next_free.max(now);
         }
@@ -213,7 +236,7 @@ mod tests {
         let (mut lane, mut now, mut sent) = (Lane::default(), 0u64, 0u64);
         let mut gap = 1u64;
         while now < 1_000_000_000 {
-            while lane.ready(now, &limits) {
+            while lane.ready(1, now, &limits) {
                 lane.occupy(now, 4096, &limits);
                 sent += 4096;
             }

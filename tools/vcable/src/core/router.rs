@@ -272,7 +272,7 @@ impl Router {
         let now = space.get(at);
         let lane_0 = PORTS.contains(&n);
         match at {
-            ADP_CS_5 if lane_0 && old & !now & ADP_CS_5_DHP != 0 => {
+            ADP_CS_5 if lane_0 && now & ADP_CS_5_DHP == 0 => {
                 effects.push(RouterEffect::HotPlugAllowed(n));
             }
             LANE_CS_1 if n != NHI_ADAPTER => effects.push(RouterEffect::Link),

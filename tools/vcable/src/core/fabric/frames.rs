@@ -115,11 +115,12 @@ impl Fabric {
             }
         };
         let limits = self.cables[cable].limits;
-        if !self.wire_ready(cable, end, from, to, now) {
-            return Step::Waits;
-        }
+        // First the receiver, then the wire: a ring without credits is not to take a turn there.
         let queued = self.cables[cable].lanes[end].flow_len(wire_hop);
         if to.is_some_and(|to| self.holds_back(from, to, queued, now)) {
+            return Step::Waits;
+        }
+        if !self.wire_ready(cable, end, from, to, now) {
             return Step::Waits;
         }
         let Ok(d) = self.hosts[host].nhi.tx[usize::from(hop)].read(memory) else {
@@ -157,7 +158,7 @@ impl Fabric {
         now: u64,
     ) -> bool {
         let c = &mut self.cables[cable];
-        if !c.lanes[end].ready(now, &c.limits) {
+        if !c.lanes[end].ready(from.hop, now, &c.limits) {
             return false;
         }
         if self.faults.none() || std::mem::replace(&mut c.lanes[end].judged, true) {
