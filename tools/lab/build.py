@@ -43,8 +43,13 @@ def _files():
                     yield places.pathlib.Path(folder) / file
 
 
+def _skipped():
+    """Parts that the developer wants left out: U4R_SKIP=module,provider."""
+    return os.environ.get("U4R_SKIP", "").split(",")
+
+
 def _key():
-    digest = hashlib.sha256(places.kernel().name.encode())
+    digest = hashlib.sha256(f"{places.kernel().name} {_skipped()}".encode())
     for path in _files():
         digest.update(f"{path.relative_to(TOP)}\0".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
@@ -105,10 +110,11 @@ def _build_programs(into):
             shutil.copy2(path, into / "bin")
 
 
-PARTS = [("tools/vcable/src/main.rs", _build_vcable),
-         ("Kbuild", _build_module),
-         ("provider/Makefile", _build_provider),
-         ("tests/programs/Makefile", _build_programs)]
+# Name of each part, the file that shows that this checkout has it, and its build.
+PARTS = [("vcable", "tools/vcable/src/main.rs", _build_vcable),
+         ("module", "Kbuild", _build_module),
+         ("provider", "provider/Makefile", _build_provider),
+         ("programs", "tests/programs/Makefile", _build_programs)]
 
 
 @functools.cache
@@ -131,8 +137,10 @@ def _make(path):
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir()
     shutil.copy2(TOP / "tools/lab/guest-hook", new)
-    for marker, build in PARTS:
-        if (TOP / marker).exists():
+    for name, marker, build in PARTS:
+        if name in _skipped():
+            say(f"{name} left out, as U4R_SKIP says")
+        elif (TOP / marker).exists():
             build(new)
         else:
             say(f"no {marker} in this checkout: left out")

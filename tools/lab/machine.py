@@ -8,7 +8,7 @@ from . import kvm, places
 
 # A broken guest is found by the lab's time-outs; the kernel's own watchdogs
 # would take a busy TCG machine for one.
-KERNEL_ARGS = ("console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off "
+KERNEL_ARGS = ("console=ttyS0 quiet loglevel=4 panic=-1 nokaslr mitigations=off "
                "watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120 net.ifnames=0")
 
 
