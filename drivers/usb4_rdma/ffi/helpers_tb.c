@@ -2,6 +2,7 @@
 /* C helpers of the thunderbolt side: static inlines, bit-fields, list walks. */
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
+#include <linux/utsname.h>
 #include <net/net_namespace.h>
 #include "helpers_tb.h"
 
@@ -17,15 +18,17 @@ size_t u4r_sizeof_tb_xdomain(void)
 }
 
 /*
- * A buffer of one frame, mapped for the device. kmalloc aligns powers of two to
- * their size, so no frame crosses a page, and with 16 KiB pages none is wasted.
+ * A buffer of one frame, mapped for the device if there is one. kmalloc aligns
+ * powers of two to their size, so no frame crosses a page, and with 16 KiB pages
+ * none is wasted.
  */
 void *u4r_frame_alloc(struct device *dev, bool to_device, dma_addr_t *dma)
 {
-	void *data = kzalloc_node(U4R_FRAME_SIZE, GFP_KERNEL, dev_to_node(dev));
+	int node = dev ? dev_to_node(dev) : NUMA_NO_NODE;
+	void *data = kzalloc_node(U4R_FRAME_SIZE, GFP_KERNEL, node);
 
-	if (!data)
-		return NULL;
+	if (!data || !dev)
+		return data;
 	*dma = dma_map_single(dev, data, U4R_FRAME_SIZE,
 			      to_device ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
 	if (dma_mapping_error(dev, *dma)) {
@@ -212,6 +215,12 @@ struct tb_property_dir *u4r_properties(const uuid_t *uuid, u32 version, u32 capa
 		return NULL;
 	}
 	return dir;
+}
+
+/* This host's name, to introduce itself with. */
+void u4r_host_name(char *name, size_t len)
+{
+	strscpy(name, init_utsname()->nodename, len);
 }
 
 static int u4r_match_domain(struct device *dev, void *data)

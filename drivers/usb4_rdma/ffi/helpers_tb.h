@@ -50,6 +50,7 @@ struct tb_nhi *u4r_xdomain_nhi(struct tb_xdomain *xd);
 int u4r_xdomain_send(struct tb_xdomain *xd, const void *message, size_t len);
 int u4r_enable_paths(struct tb_xdomain *xd, int tx_path, int tx_ring, int rx_path, int rx_ring);
 struct tb_property_dir *u4r_properties(const uuid_t *uuid, u32 version, u32 capabilities);
+void u4r_host_name(char *name, size_t len);
 bool u4r_domain_present(const struct tb_service_driver *driver);
 void u4r_quiesce_callbacks(void);
 

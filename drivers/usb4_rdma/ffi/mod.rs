@@ -10,6 +10,7 @@ pub(crate) mod params;
 pub(crate) mod tb_frames;
 pub(crate) mod tb_netdev;
 pub(crate) mod tb_ring;
+pub(crate) mod tb_rxbuf;
 pub(crate) mod tb_service;
 pub(crate) mod tb_xdomain;
 

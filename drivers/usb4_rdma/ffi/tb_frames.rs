@@ -44,7 +44,8 @@ pub(super) struct Slot {
 pub(crate) struct FramePool {
     slots: KVVec<Slot>,
     id: u32,
-    device: NonNull<bindings::device>,
+    /// None: the buffers never leave the CPU.
+    device: Option<NonNull<bindings::device>>,
     to_device: bool,
     mapped: Atomic<bool>,
 }
@@ -56,31 +57,48 @@ unsafe impl Send for FramePool {}
 unsafe impl Sync for FramePool {}
 
 impl FramePool {
-    /// Allocates and maps `count` (at most 65535) buffers for `nhi`'s device, and
-    /// returns them with their tokens.
+    /// `count` (at most 65535) buffers that no device reaches, and their tokens.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, `EINVAL` for a count that does not fit.
+    pub(crate) fn in_memory(count: usize) -> Result<(Self, KVVec<Frame>)> {
+        Self::allocate(None, count, true)
+    }
+
+    /// The same, mapped for `nhi`'s device.
+    ///
+    /// # Errors
+    ///
+    /// As above.
     pub(super) fn new(
         nhi: NonNull<bindings::tb_nhi>,
         count: usize,
         to_device: bool,
     ) -> Result<(Self, KVVec<Frame>)> {
-        u16::try_from(count)?;
         // SAFETY: the host interface is alive while one of its XDomains is.
         let device = NonNull::new(unsafe { (*nhi.as_ptr()).dev }).ok_or(ENODEV)?;
-        let mut frames = KVVec::with_capacity(count, GFP_KERNEL)?;
-        let slots = KVVec::with_capacity(count, GFP_KERNEL)?;
         // SAFETY: the device is alive; the reference is put in `drop`.
         unsafe { bindings::get_device(device.as_ptr()) };
+        Self::allocate(Some(device), count, to_device)
+    }
+
+    /// Takes over a reference to the device.
+    fn allocate(
+        device: Option<NonNull<bindings::device>>,
+        count: usize,
+        to_device: bool,
+    ) -> Result<(Self, KVVec<Frame>)> {
         let mut pool = Self {
-            slots,
+            slots: KVVec::new(),
             id: NEXT_POOL.fetch_add(1, Relaxed),
             device,
             to_device,
-            mapped: Atomic::new(true),
+            mapped: Atomic::new(device.is_some()),
         };
+        u16::try_from(count)?;
+        let mut frames = KVVec::with_capacity(count, GFP_KERNEL)?;
+        pool.slots = KVVec::with_capacity(count, GFP_KERNEL)?;
         for index in 0..count as u16 {
             pool.add_slot(index)?;
             frames.push(Frame { index, pool: pool.id }, GFP_KERNEL)?;
@@ -90,9 +108,9 @@ impl FramePool {
 
     fn add_slot(&mut self, index: u16) -> Result {
         let mut dma = 0;
-        // SAFETY: the device is alive.
+        // SAFETY: the device, if any, is alive.
         let data = unsafe {
-            bindings::u4r_frame_alloc(self.device.as_ptr(), self.to_device, &mut dma)
+            bindings::u4r_frame_alloc(self.device_ptr(), self.to_device, &mut dma)
         };
         let data = NonNull::new(data.cast()).ok_or(ENOMEM)?;
         let slot = Slot {
@@ -103,6 +121,10 @@ impl FramePool {
             index,
         };
         Ok(self.slots.push(slot, GFP_KERNEL)?)
+    }
+
+    fn device_ptr(&self) -> *mut bindings::device {
+        self.device.map_or(core::ptr::null_mut(), NonNull::as_ptr)
     }
 
     /// Attaches all buffers to a ring. Only while no frame is enqueued.
@@ -164,7 +186,7 @@ impl FramePool {
     pub(super) fn sync_for_device(&self, slot: &Slot, len: usize) {
         // SAFETY: mapped: rings stop before `unmap`.
         unsafe {
-            bindings::u4r_frame_for_device(self.device.as_ptr(), self.to_device, slot.dma, len)
+            bindings::u4r_frame_for_device(self.device_ptr(), self.to_device, slot.dma, len)
         };
     }
 
@@ -172,7 +194,7 @@ impl FramePool {
     #[inline]
     pub(super) fn sync_for_cpu(&self, slot: &Slot, len: usize) {
         // SAFETY: mapped: rings stop before `unmap`.
-        unsafe { bindings::u4r_frame_for_cpu(self.device.as_ptr(), slot.dma, len) };
+        unsafe { bindings::u4r_frame_for_cpu(self.device_ptr(), slot.dma, len) };
     }
 
     /// Takes the buffers from the device for good; their content stays readable.
@@ -184,7 +206,7 @@ impl FramePool {
         for slot in self.slots.iter() {
             // SAFETY: mapped in `add_slot`, unmapped here once.
             unsafe {
-                bindings::u4r_frame_unmap(self.device.as_ptr(), self.to_device, slot.dma)
+                bindings::u4r_frame_unmap(self.device_ptr(), self.to_device, slot.dma)
             };
         }
     }
@@ -198,7 +220,7 @@ impl Drop for FramePool {
             // reach it: tokens are kept with a reference to the pool.
             unsafe { bindings::u4r_frame_free(slot.data.as_ptr().cast()) };
         }
-        // SAFETY: taken in `new`.
-        unsafe { bindings::put_device(self.device.as_ptr()) };
+        // SAFETY: taken in `new`; a null pointer is ignored.
+        unsafe { bindings::put_device(self.device_ptr()) };
     }
 }

@@ -139,9 +139,9 @@ impl Drop for TxRing {
 /// at a time.
 pub(crate) trait FrameSink: Send + Sync + 'static {
     /// A frame of `len` bytes in `frame`'s buffer; `flags` as `FLAG_*`.
-    fn frame(&self, frame: Frame, len: usize, flags: u32);
+    fn frame(this: &Arc<Self>, frame: Frame, len: usize, flags: u32);
     /// No more frames are at hand.
-    fn batch_end(&self);
+    fn batch_end(this: &Arc<Self>);
 }
 
 /// A receive ring and its buffers. Created stopped.
@@ -285,13 +285,14 @@ impl<T: FrameSink> RxRing<T> {
             self.pool.sync_for_cpu(slot.as_ref(), len as usize);
             self.pool.returned(slot)
         };
-        let seen = self.seen.load(Relaxed).wrapping_add(1) % self.size;
+        let next = self.seen.load(Relaxed).wrapping_add(1);
+        let seen = if next < self.size { next } else { 0 };
         self.seen.store(seen, Relaxed);
-        sink.frame(frame, len as usize, flags);
+        T::frame(sink, frame, len as usize, flags);
         // The worker moved the tail over the whole batch before the first callback.
         // SAFETY: we are its worker, and it is freed only after the worker ended.
         if seen == unsafe { bindings::u4r_ring_tail(self.worker_ring.as_ptr()) } as u32 {
-            sink.batch_end();
+            T::batch_end(sink);
         }
     }
 }

@@ -5,23 +5,23 @@
 
 use super::bindings;
 use super::tb_xdomain::Xdomain;
-use core::marker::PhantomData;
 use core::ptr::NonNull;
 use kernel::prelude::*;
-use kernel::str::CStrExt as _;
 use kernel::sync::Arc;
 use kernel::types::Opaque;
 
 /// What a service driver does when the core calls it. All in process context.
 pub(crate) trait ServiceDriver: Send + Sync + 'static {
+    /// What all devices of the driver share.
+    type Shared: Send + Sync;
+
     /// The other host offers our service, too.
     ///
     /// # Errors
     ///
     /// Whatever keeps the driver from binding.
-    fn probe(xd: Xdomain) -> Result<Arc<Self>>;
-    /// The service, the cable or this driver goes away. On older kernels the
-    /// domain's lock is held here.
+    fn probe(shared: &Arc<Self::Shared>, xd: Xdomain) -> Result<Arc<Self>>;
+    /// The service, the cable or this driver goes away.
     fn remove(&self);
     /// The system goes to sleep.
     fn suspend(&self);
@@ -29,12 +29,16 @@ pub(crate) trait ServiceDriver: Send + Sync + 'static {
     fn resume(&self);
 }
 
-/// A registered service driver. Dropping it removes all its devices first.
-pub(crate) struct ServiceRegistration<T: ServiceDriver> {
-    driver: Pin<KBox<Opaque<bindings::tb_service_driver>>>,
-    power: Pin<KBox<Opaque<bindings::dev_pm_ops>>>,
-    _driver: PhantomData<T>,
+/// What the driver core holds: the driver comes first, so it leads to the rest.
+#[repr(C)]
+struct Registered<S> {
+    driver: Opaque<bindings::tb_service_driver>,
+    power: Opaque<bindings::dev_pm_ops>,
+    shared: Arc<S>,
 }
+
+/// A registered service driver. Dropping it removes all its devices first.
+pub(crate) struct ServiceRegistration<T: ServiceDriver>(Pin<KBox<Registered<T::Shared>>>);
 
 // SAFETY: only registered and unregistered, by its one owner.
 unsafe impl<T: ServiceDriver> Send for ServiceRegistration<T> {}
@@ -47,16 +51,21 @@ impl<T: ServiceDriver> ServiceRegistration<T> {
     /// # Errors
     ///
     /// `ENOMEM`, or what the driver core says.
-    pub(crate) fn new(name: &'static CStr, module: &'static ThisModule) -> Result<Self> {
-        let power = KBox::pin(Opaque::<bindings::dev_pm_ops>::zeroed(), GFP_KERNEL)?;
-        let driver = KBox::pin(Opaque::<bindings::tb_service_driver>::zeroed(), GFP_KERNEL)?;
-        let this = Self {
-            driver,
-            power,
-            _driver: PhantomData,
-        };
-        // SAFETY: ours alone until it is registered; both boxes are pinned, and
-        // freed only after unregistering.
+    pub(crate) fn new(
+        name: &'static CStr,
+        module: &'static ThisModule,
+        shared: Arc<T::Shared>,
+    ) -> Result<Self> {
+        let this = KBox::pin(
+            Registered {
+                driver: Opaque::<bindings::tb_service_driver>::zeroed(),
+                power: Opaque::<bindings::dev_pm_ops>::zeroed(),
+                shared,
+            },
+            GFP_KERNEL,
+        )?;
+        // SAFETY: ours alone until it is registered; the box is pinned, and freed
+        // only after unregistering.
         unsafe {
             let power = &mut *this.power.get();
             power.suspend = Some(suspend::<T>);
@@ -76,30 +85,21 @@ impl<T: ServiceDriver> ServiceRegistration<T> {
         }
         // SAFETY: filled in above.
         let ret = unsafe { bindings::tb_register_service_driver(this.driver.get()) };
-        if ret != 0 {
-            // Not registered, hence nothing to unregister: only the memory goes.
-            let mut this = core::mem::ManuallyDrop::new(this);
-            // SAFETY: `this` is never used or dropped again.
-            unsafe {
-                core::ptr::drop_in_place(&mut this.driver);
-                core::ptr::drop_in_place(&mut this.power);
-            }
-            return Err(Error::from_errno(ret));
-        }
-        Ok(this)
+        kernel::error::to_result(ret)?;
+        Ok(Self(this))
     }
 
     /// Does this machine have a host router with a driver?
     pub(crate) fn domain_present(&self) -> bool {
         // SAFETY: registered, so it has a bus.
-        unsafe { bindings::u4r_domain_present(self.driver.get()) }
+        unsafe { bindings::u4r_domain_present(self.0.driver.get()) }
     }
 }
 
 impl<T: ServiceDriver> Drop for ServiceRegistration<T> {
     fn drop(&mut self) {
         // SAFETY: registered; returns when `remove` has run for every device.
-        unsafe { bindings::tb_unregister_service_driver(self.driver.get()) };
+        unsafe { bindings::tb_unregister_service_driver(self.0.driver.get()) };
     }
 }
 
@@ -107,9 +107,12 @@ impl<T: ServiceDriver> Drop for ServiceRegistration<T> {
 ///
 /// Called by the core with a live service.
 unsafe extern "C" fn probe<T: ServiceDriver>(service: *mut bindings::tb_service) -> c_int {
-    // SAFETY: live, see above.
-    let xd = unsafe { Xdomain::of_service(service) };
-    match xd.and_then(T::probe) {
+    // SAFETY: live, see above; its driver is the first member of a `Registered`.
+    let (xd, shared) = unsafe {
+        let registered = (*service).dev.driver.cast::<Registered<T::Shared>>();
+        (Xdomain::of_service(service), &(*registered).shared)
+    };
+    match xd.and_then(|xd| T::probe(shared, xd)) {
         Ok(data) => {
             // SAFETY: our device until `remove`, which takes the reference back.
             unsafe {

@@ -6,7 +6,6 @@
 use super::bindings;
 use core::ptr::NonNull;
 use kernel::prelude::*;
-use kernel::str::CStrExt as _;
 use kernel::sync::atomic::{atomic_load, Relaxed};
 
 /// A counted reference to an XDomain.
@@ -216,8 +215,8 @@ impl Drop for Xdomain {
 /// A text of the other host's; whatever it says is only ever printed.
 pub(crate) struct PeerName([u8; NAME_SIZE]);
 
-impl core::fmt::Display for PeerName {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+impl kernel::fmt::Display for PeerName {
+    fn fmt(&self, f: &mut kernel::fmt::Formatter<'_>) -> kernel::fmt::Result {
         use core::fmt::Write;
         for byte in self.0.iter().take_while(|byte| **byte != 0) {
             let printable = matches!(byte, b' '..=b'~');
@@ -225,6 +224,20 @@ impl core::fmt::Display for PeerName {
         }
         Ok(())
     }
+}
+
+/// This host's name, padded with zeroes.
+pub(crate) fn host_name() -> [u8; 32] {
+    let mut name = [0u8; 32];
+    // SAFETY: the buffer has the size given.
+    unsafe { bindings::u4r_host_name(name.as_mut_ptr().cast(), name.len()) };
+    name
+}
+
+/// A random number that is not zero.
+pub(crate) fn random_nonce() -> u64 {
+    // SAFETY: callable in any context.
+    unsafe { bindings::get_random_u64() }.max(1)
 }
 
 /// A HopID of ours on the wire.
