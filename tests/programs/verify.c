@@ -101,10 +101,10 @@ static void agree(struct options *options, int fd)
 {
 	struct terms {
 		uint64_t seed, bytes;
-		uint32_t qps, depth, max_size, ops, uc;
+		uint32_t qps, depth, max_size, ops, uc, padding;
 	} ours = {
 		options->seed, options->bytes, options->qps, options->depth,
-		options->max_size, 0, options->uc,
+		options->max_size, 0, options->uc, 0,
 	}, theirs;
 	int i;
 
