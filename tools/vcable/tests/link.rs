@@ -67,7 +67,7 @@ fn one_sided_reload() {
             assert_eq!(b.guests[0].events, [(1, true), (1, false)], "round {round}");
             assert_eq!(b.guests[1].events, [(1, false)], "round {round}");
             b.guests[0].events.clear();
-            assert!(b.xdomain(0, 1, &[round], 10 * MS).is_some());
+            assert!(b.xdomain(0, 1, &[round], 100 * MS).is_some());
         }
         assert_eq!(b.guests[1].memory.violations(), [0u64; 0]);
     }

@@ -99,7 +99,8 @@ pub struct StrayAccess {
 /// What [`Fabric::poll`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PollResult {
-    /// Frames, control packets and interrupts that were moved; 0 means idle.
+    /// Frames, control packets and interrupts that were moved, and 1 if rings were started or
+    /// stopped since the last poll; 0 means idle.
     pub work: u64,
     /// When the model next has something to do by itself, in ns; `None` when it only waits
     /// for guests. Guests' index writes in shared pages are seen at the next poll only.
@@ -127,6 +128,8 @@ pub struct Fabric {
     senders: Vec<(usize, u16)>,
     /// Where the next poll begins among them.
     turn: usize,
+    /// Rings were started or stopped since the last poll.
+    rings_changed: bool,
 }
 
 impl Fabric {
@@ -139,6 +142,7 @@ impl Fabric {
             uids: Rng::new(seed),
             senders: Vec::new(),
             turn: 0,
+            rings_changed: false,
         }
     }
 
@@ -339,6 +343,7 @@ impl Fabric {
     }
 
     fn list_senders(&mut self) {
+        self.rings_changed = true;
         self.senders.clear();
         for (i, h) in self.hosts.iter().enumerate() {
             let running = (1..h.nhi.paths).filter(|hop| h.nhi.tx[usize::from(*hop)].enabled);
@@ -349,7 +354,9 @@ impl Fabric {
     /// Moves frames and control packets, applies limits and faults, raises interrupts: a
     /// bounded amount, fair between rings. Call again at once while `work` is not 0.
     pub fn poll(&mut self, now: u64) -> PollResult {
-        let mut work = self.advance_links(now);
+        // A front end learns by it that guests may have more to say from now on.
+        let mut work = u64::from(std::mem::take(&mut self.rings_changed));
+        work += self.advance_links(now);
         work += self.move_control(now);
         work += self.deliver_delayed(now);
         work += self.move_frames(now);
@@ -379,9 +386,8 @@ impl Fabric {
     fn next_deadline(&self, now: u64) -> Option<u64> {
         let hosts = self.hosts.iter().flat_map(|h| {
             let stalls = h.nhi.rx.iter().map(|r| r.stalled_until).filter(|t| *t > now);
-            let inbox = h.inbox.front().map(|a| a.at_ns).filter(|t| *t > now);
             let events = h.nhi.rx[0].enabled.then(|| h.event_deadline()).flatten();
-            let fixed = [h.nhi.irq.next_deadline(), inbox, h.reset_until, events];
+            let fixed = [h.nhi.irq.next_deadline(), h.inbox_deadline(now), h.reset_until, events];
             stalls.chain(fixed.into_iter().flatten())
         });
         let cables = self.cables.iter().flat_map(|c| {

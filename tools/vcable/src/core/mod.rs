@@ -7,6 +7,7 @@
 
 mod counters;
 mod crc;
+mod exchange;
 mod fabric;
 mod fault;
 mod faults;

@@ -54,6 +54,7 @@ impl Fabric {
             let out = Arc::clone(&h.attachment.interrupts);
             h.nhi.irq.set_status(0, now, &*out);
         }
+        h.exchange.sent(d.eof(), now);
         h.counters.ctl_from_guest += 1;
         Some((d.eof(), frame))
     }
@@ -61,9 +62,7 @@ impl Fabric {
     /// Delivers the next waiting packet into RX ring 0; false when there is none or no buffer.
     fn give_control(&mut self, host: usize, now: u64) -> bool {
         let h = &mut self.hosts[host];
-        if !h.inbox.front().is_some_and(|a| a.at_ns <= now) {
-            return false;
-        }
+        let Some(next) = h.ready_packet(now) else { return false };
         let index = h.nhi.rx_index(0);
         let bit = h.nhi.rx_bit(0);
         let ring = &mut h.nhi.rx[0];
@@ -75,7 +74,7 @@ impl Fabric {
             ring.fault();
             return false;
         };
-        let Some(arrival) = h.inbox.pop_front() else { return false };
+        let Some(arrival) = h.inbox.remove(next) else { return false };
         let frame = arrival.packet.frame();
         let keep = d.control & FLAG_INTERRUPT;
         let control = completion(frame.len(), 0, arrival.packet.pdf, keep);
@@ -91,6 +90,7 @@ impl Fabric {
             let out = Arc::clone(&h.attachment.interrupts);
             h.nhi.irq.set_status(bit, now, &*out);
         }
+        h.exchange.received(arrival.packet.pdf, now);
         h.counters.ctl_to_guest += 1;
         true
     }
@@ -217,6 +217,9 @@ impl Fabric {
             return;
         };
         self.hosts[host.0].counters.xdomain_sent += 1;
+        if p.pdf == pdf::XDOMAIN_RESPONSE {
+            self.hosts[host.0].responded_at = Some(now);
+        }
         let site = Site { tx: Some(End { host, hop: 0 }), rx: None };
         if self.faults.hit(FaultKind::ControlLoss, site).is_some() {
             return;
