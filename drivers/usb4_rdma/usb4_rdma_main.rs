@@ -9,7 +9,11 @@
 use kernel::prelude::*;
 
 mod ffi;
+// A library that the tests include as well: its items are plain `pub`.
+#[allow(unreachable_pub)]
+mod proto;
 mod tb;
+mod verbs;
 
 module! {
     type: Usb4Rdma,

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The verbs side: an RDMA device on a link.
+//!
+//! Order of reading: device.rs (tables, life), mr.rs, cq.rs, qp.rs (objects),
+//! send_queue.rs and recv_queue.rs (shared rings), env.rs (what the protocol core
+//! sees), run.rs (what moves it), post.rs (kernel users), stats.rs.
+
+mod cq;
+mod device;
+mod env;
+pub(crate) mod limits;
+mod mr;
+mod post;
+mod qp;
+mod recv_queue;
+mod run;
+mod send_queue;
+mod stats;
+
+pub(crate) use crate::ffi::abi::Sge;
+pub(crate) use crate::proto::qp_state::{QpKind as Kind, QpState};
+pub(crate) use cq::{Completion, Cq, Opcode};
+pub(crate) use device::Device;
+pub(crate) use mr::{Access, Mr, Pd};
+pub(crate) use post::{RecvPost, SendPost};
+pub(crate) use qp::{Caps, Qp, QpAttr, QpInit};
+pub(crate) use stats::COUNTERS;
