@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Counters of protocol events. Plain `u64`s under the lock of what they count; names for debugfs beside them.
 
+use super::tx_stream::Next;
 use super::wire::BadFrame;
 
 macro_rules! counters {
@@ -87,6 +88,20 @@ counters! {
         rnr_exceeded,
         /// Responses of which the sender stopped probing because the peer is silent.
         rsp_silenced,
+    }
+}
+
+impl QpCounters {
+    /// Counts a DATA frame by why it was sent.
+    pub fn count_sent(&mut self, why: Next, payload: u16) {
+        match why {
+            Next::Lost(_) => self.tx_retransmit += 1,
+            Next::Again(_) => self.tx_rnr_resend += 1,
+            Next::New(_) | Next::Blocked => {
+                self.tx_data += 1;
+                self.tx_bytes += u64::from(payload);
+            }
+        }
     }
 }
 

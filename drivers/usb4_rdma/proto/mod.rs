@@ -16,11 +16,20 @@ pub mod crc;
 pub mod credit;
 pub mod env;
 pub mod handshake;
+pub mod inflight;
 pub mod qp;
+pub mod qp_rx;
 pub mod qp_state;
+pub mod qp_tx;
+pub mod requester;
+pub mod responder;
+pub mod rtt;
+pub mod rx_stream;
 pub mod seq;
 pub mod status;
 pub mod timers;
+pub mod tx_stream;
+pub mod window;
 pub mod wire;
 
 /// Bytes of a whole frame, whatever the page size of either host.

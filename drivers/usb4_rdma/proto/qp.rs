@@ -11,7 +11,12 @@
 
 use super::counters::QpCounters;
 use super::env::{Env, FrameBuf};
-use super::qp_state::{ModifyError, QpAttrs, QpKind, QpState};
+use super::qp_state::{check, ModifyError, QpAttrs, QpKind, QpState};
+use super::requester::Requester;
+use super::responder::{Phase, Responder};
+use super::rtt::Rtt;
+use super::status::{QpEvent, WcStatus};
+use super::timers::{fail_after_ns, RSP_SILENT_PROBES};
 
 /// What the caller has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +47,23 @@ pub struct Tuning {
 
 /// One queue pair.
 pub struct Qp<B> {
-    state: QpState,
-    kind: QpKind,
-    qpn: u32,
-    tuning: Tuning,
-    counters: QpCounters,
-    held: [Option<B>; 1],
+    pub(super) state: QpState,
+    pub(super) kind: QpKind,
+    pub(super) qpn: u32,
+    pub(super) dest_qpn: u32,
+    pub(super) tuning: Tuning,
+    pub(super) min_rnr_timer: u8,
+    pub(super) rnr_retry: u8,
+    timeout: u8,
+    retry_cnt: u8,
+    /// A frame has come since RTR.
+    pub(super) established: bool,
+    /// Which stream sends next when both have data: true for RSP.
+    pub(super) rsp_turn: bool,
+    pub(super) rtt: Rtt,
+    pub(super) req: Requester<B>,
+    pub(super) rsp: Responder<B>,
+    pub(super) counters: QpCounters,
 }
 
 impl<B: FrameBuf> Qp<B> {
@@ -57,9 +73,18 @@ impl<B: FrameBuf> Qp<B> {
             state: QpState::Reset,
             kind: QpKind::Rc,
             qpn: 0,
+            dest_qpn: 0,
             tuning: Tuning { ack_delay_ns: 0, max_held: 0 },
+            min_rnr_timer: 0,
+            rnr_retry: 0,
+            timeout: 0,
+            retry_cnt: 0,
+            established: false,
+            rsp_turn: false,
+            rtt: Rtt::ZERO,
+            req: Requester::ZERO,
+            rsp: Responder::ZERO,
             counters: QpCounters::ZERO,
-            held: [None],
         }
     }
 
@@ -70,10 +95,18 @@ impl<B: FrameBuf> Qp<B> {
         self.tuning = tuning;
     }
 
+    /// New tuning, from now on.
+    pub fn tune(&mut self, tuning: Tuning) {
+        self.tuning = tuning;
+    }
+
     /// Back to RESET: forgets requests in flight and the current receive entry without completing them, drops
     /// every held frame. Number, transport, tuning and counters stay.
     pub fn reset(&mut self) {
-        self.held[0] = None;
+        self.req.reset();
+        self.rsp.start(0);
+        self.rtt = Rtt::ZERO;
+        self.established = false;
         self.state = QpState::Reset;
     }
 
@@ -81,48 +114,104 @@ impl<B: FrameBuf> Qp<B> {
     ///
     /// # Errors
     /// See [`ModifyError`]; nothing has changed then.
-    pub fn modify<E: Env>(&mut self, attrs: &QpAttrs, _now: u64, env: &mut E) -> Result<(), ModifyError> {
-        super::qp_state::check(self.kind, self.state, attrs)?;
+    pub fn modify<E: Env>(&mut self, attrs: &QpAttrs, now: u64, env: &mut E) -> Result<(), ModifyError> {
+        check(self.kind, self.state, attrs)?;
         match attrs.state {
             QpState::Reset => self.reset(),
             QpState::Err => self.flush(env),
-            s => self.state = s,
+            QpState::Init => self.state = QpState::Init,
+            QpState::Rtr => {
+                self.dest_qpn = attrs.dest_qpn.unwrap_or(0);
+                self.rsp.start(attrs.rq_psn.unwrap_or(0));
+                self.rsp.max_rd = attrs.max_dest_rd_atomic.unwrap_or(0);
+                self.rsp.quiet_since = now;
+                self.state = QpState::Rtr;
+            }
+            QpState::Rts => {
+                if self.state == QpState::Rtr {
+                    self.req.start(attrs.sq_psn.unwrap_or(0));
+                    self.req.max_rd = attrs.max_rd_atomic.unwrap_or(0);
+                    self.req.sq_ready = true;
+                    self.timeout = attrs.timeout.unwrap_or(0);
+                    self.retry_cnt = attrs.retry_cnt.unwrap_or(0);
+                    self.rnr_retry = attrs.rnr_retry.unwrap_or(0);
+                }
+                self.state = QpState::Rts;
+            }
         }
+        self.min_rnr_timer = attrs.min_rnr_timer.unwrap_or(self.min_rnr_timer);
         Ok(())
     }
 
     /// Present state; the core itself goes to ERR when a request fails.
-    pub fn state(&self) -> QpState {
+    pub const fn state(&self) -> QpState {
         self.state
     }
 
-    /// Takes a DATA or ACK frame for this queue pair: places, holds or drops it. Acknowledgements are only
-    /// marked; `poll_tx` at the end of the batch sends them.
-    pub fn on_frame<E: Env>(&mut self, frame: B, _now: u64, _env: &mut E) {
-        drop(frame);
-        self.counters.rx_not_ready += 1;
-    }
-
-    /// Builds the next frame into `out` (at least 4096 bytes) and gives its length; None: nothing to send
-    /// now. `lane_seq`, `lane_limit` and the CRC are still missing: `wire::finish`.
-    pub fn poll_tx<E: Env>(&mut self, _now: u64, _env: &mut E, _room: Room, _out: &mut [u8]) -> Option<usize> {
-        None
-    }
-
-    /// What `poll_tx` would give now.
-    pub fn wants_tx(&self, _now: u64) -> Wants {
-        Wants::default()
+    /// Number of the queue pair.
+    pub const fn qpn(&self) -> u32 {
+        self.qpn
     }
 
     /// The send queue got entries (doorbell).
-    pub fn notify_sq(&mut self) {}
+    pub fn notify_sq(&mut self) {
+        self.req.sq_ready = true;
+    }
 
     /// Does what is due at `now`: marks probes, ends RNR waits, fails requests. Then `poll_tx`.
-    pub fn on_timer<E: Env>(&mut self, _now: u64, _env: &mut E) {}
+    pub fn on_timer<E: Env>(&mut self, now: u64, env: &mut E) {
+        if !self.is_active() {
+            return;
+        }
+        let req = &mut self.req;
+        if req.rnr_until != 0 {
+            if req.rnr_until <= now {
+                req.rnr_until = 0;
+                req.news(now, false);
+                req.progress_at = now;
+            }
+        } else if req.waits_for_peer() {
+            let limit = fail_after_ns(self.timeout, self.retry_cnt);
+            if limit.is_some_and(|l| now >= req.progress_at.saturating_add(l)) {
+                self.counters.retry_exceeded += 1;
+                req.fail_oldest(WcStatus::RetryExcErr);
+                self.settle(env);
+                return;
+            }
+            if now >= req.quiet_since.saturating_add(self.rtt.probe_after(req.backoff)) {
+                req.probe_due = true;
+            }
+        }
+        if self.rsp_probe_at().is_some_and(|at| at <= now) {
+            if self.rsp.backoff == RSP_SILENT_PROBES {
+                self.rsp.backoff += 1;
+                self.counters.rsp_silenced += 1;
+            } else {
+                self.rsp.probe_due = true;
+            }
+        }
+    }
 
-    /// When `on_timer` is due next; None: no timer runs.
+    /// When `on_timer` or, for a delayed acknowledgement, `poll_tx` is due next; None: no timer runs. What is
+    /// due already and waits only for the lane (`wants_tx`) is not in it.
     pub fn next_deadline(&self) -> Option<u64> {
-        None
+        if !self.is_active() {
+            return None;
+        }
+        let req = &self.req;
+        let waits = req.rnr_until == 0 && req.waits_for_peer();
+        let due = [
+            (req.rnr_until != 0).then_some(req.rnr_until),
+            (waits && !req.probe_due)
+                .then(|| req.quiet_since.saturating_add(self.rtt.probe_after(req.backoff))),
+            fail_after_ns(self.timeout, self.retry_cnt)
+                .filter(|_| waits)
+                .map(|l| req.progress_at.saturating_add(l)),
+            self.rsp_probe_at(),
+            req.rx.due_at(),
+            self.rsp.rx.due_at(),
+        ];
+        due.into_iter().flatten().min()
     }
 
     /// Goes to ERR if not there (from RESET nothing happens) and completes with WR_FLUSH_ERR all that is
@@ -130,13 +219,60 @@ impl<B: FrameBuf> Qp<B> {
     pub fn flush<E: Env>(&mut self, env: &mut E) {
         if self.state != QpState::Reset {
             self.state = QpState::Err;
-            env.flush_recv();
+            self.req.flush(env);
+            self.req.rx.drop_held();
+            self.req.rx.forgive();
+            self.rsp.flush(env);
         }
     }
 
     /// Event counters; they survive a reset.
-    pub fn counters(&self) -> &QpCounters {
+    pub const fn counters(&self) -> &QpCounters {
         &self.counters
+    }
+
+    /// Nothing is in flight, owed or held: what a queue pair without work must come to.
+    pub fn is_idle(&self) -> bool {
+        let sent = self.req.tx.outstanding() != 0 || self.rsp.tx.outstanding() != 0;
+        self.req.inflight.is_empty()
+            && !(self.is_active() && sent)
+            && self.rsp.unanswered() == 0
+            && self.req.rx.held_count() == 0
+            && self.rsp.rx.held_count() == 0
+            && self.next_deadline().is_none()
+    }
+
+    /// RTR or RTS.
+    pub(super) const fn is_active(&self) -> bool {
+        matches!(self.state, QpState::Rtr | QpState::Rts)
+    }
+
+    /// Completes what has become complete, and goes to ERR if a request failed or a refusal can be said.
+    pub(super) fn settle<E: Env>(&mut self, env: &mut E) {
+        if !self.is_active() {
+            return;
+        }
+        if self.req.complete(env) {
+            self.flush(env);
+        } else if self.rsp.may_say_refusal() {
+            self.rsp.phase = Phase::Refused;
+            self.rsp.nak_due = true;
+            self.go_err(self.rsp.refusal().event, env);
+        }
+    }
+
+    /// ERR because of something that the program cannot see in a completion of its own.
+    pub(super) fn go_err<E: Env>(&mut self, event: QpEvent, env: &mut E) {
+        self.state = QpState::Err;
+        env.event(event);
+        self.flush(env);
+    }
+
+    /// When the next probe for stream RSP is due.
+    fn rsp_probe_at(&self) -> Option<u64> {
+        let r = &self.rsp;
+        let waits = r.tx.in_flight() && !r.probe_due && r.backoff <= RSP_SILENT_PROBES;
+        waits.then(|| r.quiet_since.saturating_add(self.rtt.probe_after(r.backoff)))
     }
 }
 

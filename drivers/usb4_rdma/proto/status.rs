@@ -32,6 +32,16 @@ pub enum Nak {
 }
 
 impl Nak {
+    /// From an ACK's syndrome.
+    pub const fn from_syndrome(s: u8) -> Option<Nak> {
+        match s {
+            2 => Some(Nak::RemAccess),
+            3 => Some(Nak::RemInvReq),
+            4 => Some(Nak::RemOp),
+            _ => None,
+        }
+    }
+
     /// The status of the refused request at the requester.
     pub const fn status(self) -> WcStatus {
         match self {
@@ -44,9 +54,10 @@ impl Nak {
 
 /// What the core tells the driver to raise as an asynchronous event of the queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum QpEvent {
     /// First frame in RTR (IB_EVENT_COMM_EST).
-    CommEst,
+    CommEst = 0,
     /// A request of the peer was refused for access (IB_EVENT_QP_ACCESS_ERR).
     AccessErr,
     /// A request of the peer was refused otherwise (IB_EVENT_QP_REQ_ERR).

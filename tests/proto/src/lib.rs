@@ -3,3 +3,4 @@
 
 #[path = "../../../drivers/usb4_rdma/proto/mod.rs"]
 pub mod proto;
+pub mod sim;

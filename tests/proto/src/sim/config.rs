@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a seed decides before a run begins: size, cable, adversary.
+
+use super::rng::Rng;
+
+/// What the cable does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Nothing is lost, delayed or stopped: there must be no retransmission at all.
+    Faultless,
+    /// Anything.
+    Hostile,
+}
+
+/// Rates in parts per million of the frames; times in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub seed: u64,
+    pub mode: Mode,
+    pub pairs: usize,
+    pub generations: usize,
+    pub messages: usize,
+    pub lanes: usize,
+    pub ring: u32,
+    /// Frames that fit in a TX ring.
+    pub tx_ring: u32,
+    pub latency: u64,
+    pub ns_per_frame: u64,
+    pub ack_delay: u64,
+    /// Each frame takes a random lane, so that a queue pair's frames overtake each other.
+    pub spray: bool,
+    /// The adversary works until then.
+    pub adversary_until: u64,
+    pub drop: u32,
+    pub duplicate: u32,
+    pub delay: u32,
+    pub corrupt: u32,
+    /// Frames that arrive without an interrupt and lie until the supplemental poll.
+    pub strand: u32,
+    /// Receive batches before which a host is stopped for a while.
+    pub pause: u32,
+    /// Batches at which buffers vanish for a while.
+    pub starve: u32,
+}
+
+/// Period of the supplemental poll.
+pub const POLL_NS: u64 = 1_000_000;
+/// Longest stop of a host.
+pub const PAUSE_MAX_NS: u64 = 40_000_000;
+
+impl Config {
+    pub fn new(seed: u64, mode: Mode) -> Config {
+        let rng = &mut Rng::new(seed);
+        let mut c = Config {
+            seed,
+            mode,
+            pairs: rng.range(1, 5) as usize,
+            generations: rng.range(1, 3) as usize,
+            messages: rng.range(5, 80) as usize,
+            lanes: rng.range(1, 4) as usize,
+            ring: *rng.pick(&[16, 32, 64, 256, 1024]),
+            tx_ring: *rng.pick(&[4, 16, 64, 256]),
+            latency: *rng.pick(&[500, 5_000, 100_000]),
+            ns_per_frame: *rng.pick(&[400, 1_600, 30_000]),
+            ack_delay: *rng.pick(&[0, 0, 20_000, 200_000]),
+            spray: false,
+            adversary_until: 0,
+            drop: 0,
+            duplicate: 0,
+            delay: 0,
+            corrupt: 0,
+            strand: 0,
+            pause: 0,
+            starve: 0,
+        };
+        if mode == Mode::Hostile {
+            c.adversary_until = rng.range(1, 300) * 1_000_000;
+            c.spray = rng.percent(15);
+            // Few of them are at work in one run, each weakly or strongly.
+            let rates = [
+                &mut c.drop,
+                &mut c.duplicate,
+                &mut c.delay,
+                &mut c.corrupt,
+                &mut c.strand,
+                &mut c.pause,
+                &mut c.starve,
+            ];
+            for rate in rates {
+                if rng.percent(50) {
+                    *rate = *rng.pick(&[100, 3_000, 20_000, 150_000]);
+                }
+            }
+        }
+        c
+    }
+}

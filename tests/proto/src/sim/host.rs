@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0
+//! One host: what the driver does around the core, in the small.
+
+use super::config::{Config, PAUSE_MAX_NS};
+use super::env::SimEnv;
+use super::lane::{LaneEnd, OnWire, SimBuf};
+use super::rng::Rng;
+use super::world::{Event, Queue};
+use crate::proto::counters::BadFrames;
+use crate::proto::qp::{Qp, Room};
+use crate::proto::wire::{finish, lane_op, Header, Kind};
+use crate::proto::FRAME_BYTES;
+
+/// One side of a pair of queue pairs.
+pub struct Side {
+    pub qp: Box<Qp<SimBuf>>,
+    pub env: SimEnv,
+    lane: usize,
+    waiting: bool,
+    timer_at: u64,
+}
+
+pub struct Host {
+    pub me: usize,
+    pub lanes: Vec<LaneEnd>,
+    pub sides: Vec<Side>,
+    pub bad: BadFrames,
+    pub unknown: u64,
+    paused_until: u64,
+    buf: Vec<u8>,
+}
+
+impl Side {
+    pub fn new(qp: Box<Qp<SimBuf>>, env: SimEnv, lane: usize) -> Side {
+        Side { qp, env, lane, waiting: false, timer_at: 0 }
+    }
+}
+
+impl Host {
+    pub fn new(me: usize, c: &Config) -> Host {
+        Host {
+            me,
+            lanes: (0..c.lanes).map(|_| LaneEnd::new(c.ring)).collect(),
+            sides: Vec::new(),
+            bad: BadFrames::default(),
+            unknown: 0,
+            paused_until: 0,
+            buf: vec![0; FRAME_BYTES],
+        }
+    }
+
+    /// Lets queue pair `q` send what it can, and sets its timer.
+    pub fn run(&mut self, q: usize, now: u64, c: &Config, rng: &mut Rng, queue: &mut Queue) {
+        loop {
+            let lane = if c.spray { rng.below(c.lanes as u64) as usize } else { self.sides[q].lane };
+            let l = &mut self.lanes[lane];
+            let side = &mut self.sides[q];
+            if l.tx_used >= c.tx_ring {
+                Self::wait(l, side, q);
+                break;
+            }
+            let room = if l.tx.may_send() { Room::Data } else { Room::Control };
+            let Some(len) = side.qp.poll_tx(now, &mut side.env, room, &mut self.buf) else {
+                if room == Room::Control && side.qp.wants_tx(now).data {
+                    l.tx.wait(now);
+                    Self::wait(l, side, q);
+                }
+                break;
+            };
+            self.send(lane, len, now, c, rng, queue);
+        }
+        self.set_timer(q, now, queue);
+        self.lane_upkeep(now, c, rng, queue);
+    }
+
+    fn wait(l: &mut LaneEnd, side: &mut Side, q: usize) {
+        if !side.waiting {
+            side.waiting = true;
+            l.waiting.push_back(q);
+        }
+    }
+
+    fn set_timer(&mut self, q: usize, now: u64, queue: &mut Queue) {
+        let side = &mut self.sides[q];
+        if let Some(at) = side.qp.next_deadline() {
+            let at = at.max(now + 1);
+            if side.timer_at == 0 || at < side.timer_at {
+                side.timer_at = at;
+                queue.push(at, Event::Timer { host: self.me, q });
+            }
+        }
+    }
+
+    /// The timer of `q` fired.
+    pub fn timer(&mut self, q: usize, now: u64, c: &Config, rng: &mut Rng, queue: &mut Queue) {
+        let side = &mut self.sides[q];
+        if side.timer_at != now {
+            return;
+        }
+        side.timer_at = 0;
+        if side.qp.next_deadline().is_some_and(|at| at <= now) {
+            side.qp.on_timer(now, &mut side.env);
+        }
+        self.run(q, now, c, rng, queue);
+    }
+
+    /// Puts the `len` bytes of `buf` on the lane's wire.
+    fn send(&mut self, lane: usize, len: usize, now: u64, c: &Config, rng: &mut Rng, queue: &mut Queue) {
+        let l = &mut self.lanes[lane];
+        let seq = l.tx.take_seq();
+        let limit = l.buffers.borrow_mut().rx.limit_to_send();
+        assert!(finish(&mut self.buf[..len], seq, limit));
+        l.counters.tx_frames += 1;
+        l.tx_used += 1;
+        l.busy_until = l.busy_until.max(now) + c.ns_per_frame * (len as u64 + 512) / 4608;
+        queue.push(l.busy_until, Event::TxDone { host: self.me, lane });
+        let mut frame = OnWire { bytes: self.buf[..len].to_vec(), spoilt: false };
+        let mut at = l.busy_until + c.latency;
+        let to = 1 - self.me;
+        if now < c.adversary_until {
+            if rng.ppm(c.drop) {
+                return;
+            }
+            if rng.ppm(c.corrupt) {
+                let bit = rng.below(64 * 8) as usize;
+                frame.bytes[bit / 8] ^= 1 << (bit % 8);
+                frame.spoilt = true;
+            }
+            if rng.ppm(c.duplicate) {
+                let again = at + rng.below(2_000_000);
+                queue.push(again, Event::Arrive { host: to, lane, frame: frame.clone() });
+            }
+            if rng.ppm(c.delay) {
+                at += rng.below(3_000_000);
+            }
+        }
+        queue.push(at, Event::Arrive { host: to, lane, frame });
+    }
+
+    /// A receive batch of `lane`: the only place where frames are looked at.
+    pub fn batch(&mut self, lane: usize, now: u64, c: &Config, rng: &mut Rng, queue: &mut Queue) {
+        if self.lanes[lane].batch_at != now {
+            return;
+        }
+        if now < c.adversary_until && rng.ppm(c.pause) {
+            self.paused_until = now + rng.below(PAUSE_MAX_NS);
+        }
+        if now < self.paused_until {
+            self.lanes[lane].batch_at = self.paused_until;
+            queue.push(self.paused_until, Event::Batch { host: self.me, lane });
+            return;
+        }
+        self.lanes[lane].batch_at = 0;
+        if now < c.adversary_until && rng.ppm(c.starve) {
+            self.starve(lane, now, rng, queue);
+        }
+        let mut touched = Vec::new();
+        let mut woke = false;
+        while let Some(f) = self.lanes[lane].arrived.pop_front() {
+            woke |= self.frame(lane, f, now, &mut touched);
+        }
+        touched.sort_unstable();
+        touched.dedup();
+        for q in touched {
+            self.run(q, now, c, rng, queue);
+        }
+        if woke {
+            self.room(lane, now, c, rng, queue);
+        }
+        self.lane_upkeep(now, c, rng, queue);
+    }
+
+    /// One frame. True: there is credit again that somebody waits for.
+    fn frame(&mut self, lane: usize, f: OnWire, now: u64, touched: &mut Vec<usize>) -> bool {
+        let l = &mut self.lanes[lane];
+        let h = match Header::parse(&f.bytes) {
+            Ok(h) => h,
+            Err(bad) => {
+                self.bad.count(bad);
+                let mut b = l.buffers.borrow_mut();
+                b.rx.taken();
+                b.rx.reposted();
+                return false;
+            }
+        };
+        assert!(!f.spoilt, "the CRC missed a flipped bit");
+        let woke = l.tx.on_frame(&h, &mut l.counters);
+        l.buffers.borrow_mut().rx.on_frame(&h, &mut l.counters);
+        let buf = SimBuf::new(h, f.bytes[crate::proto::HEADER_BYTES..].to_vec(), &l.buffers);
+        if matches!(h.kind, Kind::Data | Kind::Ack) {
+            let q = (h.dst_qpn as usize).wrapping_sub(1);
+            match self.sides.get_mut(q) {
+                Some(side) => {
+                    side.qp.on_frame(buf, now, &mut side.env);
+                    touched.push(q);
+                }
+                None => self.unknown += 1,
+            }
+        }
+        woke
+    }
+
+    /// Takes buffers away for a while.
+    fn starve(&mut self, lane: usize, now: u64, rng: &mut Rng, queue: &mut Queue) {
+        let l = &mut self.lanes[lane];
+        let mut b = l.buffers.borrow_mut();
+        let free = b.rx.posted().saturating_sub(l.arrived.len() as u32);
+        let n = rng.below(u64::from(free) + 1) as u32;
+        (0..n).for_each(|_| b.rx.taken());
+        queue.push(now + rng.below(20_000_000) + 1, Event::Fed { host: self.me, lane, buffers: n });
+    }
+
+    /// Buffers that had vanished are back.
+    pub fn fed(&mut self, lane: usize, buffers: u32, now: u64, c: &Config, rng: &mut Rng, queue: &mut Queue) {
+        for _ in 0..buffers {
+            self.lanes[lane].buffers.borrow_mut().rx.reposted();
+        }
+        self.lane_upkeep(now, c, rng, queue);
+    }
+
+    /// The TX ring or the credit has room: those that wait, in turn.
+    pub fn room(&mut self, lane: usize, now: u64, c: &Config, rng: &mut Rng, queue: &mut Queue) {
+        for _ in 0..self.lanes[lane].waiting.len() {
+            if self.lanes[lane].tx_used >= c.tx_ring {
+                break;
+            }
+            if let Some(q) = self.lanes[lane].waiting.pop_front() {
+                self.sides[q].waiting = false;
+                self.run(q, now, c, rng, queue);
+            }
+        }
+    }
+
+    /// LANE frames that are due on any lane, and the timer for the next.
+    pub fn lane_upkeep(&mut self, now: u64, c: &Config, rng: &mut Rng, queue: &mut Queue) {
+        for lane in 0..self.lanes.len() {
+            let l = &mut self.lanes[lane];
+            if l.tx_used < c.tx_ring {
+                let update = l.buffers.borrow().rx.update_due();
+                let probe = l.tx.probe_due(now);
+                for (due, op) in [(update, lane_op::UPDATE), (probe, lane_op::PROBE)] {
+                    if due {
+                        assert!(Header::lane(op).encode(&mut self.buf));
+                        self.send(lane, crate::proto::HEADER_BYTES, now, c, rng, queue);
+                    }
+                }
+            }
+            let l = &mut self.lanes[lane];
+            if let Some(at) = l.tx.probe_deadline() {
+                let at = at.max(now + 1);
+                if l.timer_at == 0 || at < l.timer_at {
+                    l.timer_at = at;
+                    queue.push(at, Event::LaneTimer { host: self.me, lane });
+                }
+            }
+        }
+    }
+}

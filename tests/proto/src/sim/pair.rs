@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Two connected queue pairs and the programs that use them: set up, post, check, again.
+
+use super::config::{Config, Mode};
+use super::env::{Executed, SimEnv};
+use super::host::{Host, Side};
+use super::lane::SimBuf;
+use super::plan::{Fault, Plan};
+use super::rng::Rng;
+use super::world::{Event, Queue};
+use crate::proto::credit::max_held_by_qp;
+use crate::proto::qp::{Qp, Tuning};
+use crate::proto::qp_state::{QpAttrs, QpKind, QpState};
+use crate::proto::status::WcStatus;
+use std::rc::Rc;
+
+/// State of one pair.
+pub struct Pair {
+    pub q: usize,
+    kind: QpKind,
+    pub generation: usize,
+    /// The side and message that was spoilt, and how it must end.
+    spoilt: Option<(usize, usize, WcStatus)>,
+    /// The side that stays in RTR.
+    server: Option<usize>,
+    /// Receive entries are posted late.
+    late: bool,
+    pub done: bool,
+    /// Frames and receive entries of all generations, for the bound.
+    pub frames: u64,
+    pub recvs: u64,
+    psn: [u32; 2],
+}
+
+impl Pair {
+    pub fn new(q: usize, rng: &mut Rng) -> Pair {
+        let kind = if rng.percent(70) { QpKind::Rc } else { QpKind::Uc };
+        Pair {
+            q,
+            kind,
+            generation: 0,
+            spoilt: None,
+            server: None,
+            late: false,
+            done: false,
+            frames: 0,
+            recvs: 0,
+            // Near the wrap of 24 bits now and then.
+            psn: [0, 0].map(|_| rng.below(1 << 24) as u32 | if rng.percent(30) { 0xff_ff00 } else { 0 }),
+        }
+    }
+
+    /// Begins a generation: plans, queue pairs into RTS, the first posts.
+    pub fn begin(&mut self, hosts: &mut [Host; 2], now: u64, c: &Config, rng: &mut Rng, queue: &mut Queue) {
+        self.generation += 1;
+        self.server = if rng.percent(15) { Some(rng.below(2) as usize) } else { None };
+        self.late = rng.percent(40) && (self.kind == QpKind::Rc);
+        let mut plans = [0, 1].map(|side| {
+            let n = if self.server == Some(side) { 0 } else { rng.range(1, c.messages as u64) as usize };
+            let tag = (self.q as u64 + 1) << 8 | (self.generation as u64) << 1 | side as u64;
+            Plan::new(rng, self.kind, n, tag)
+        });
+        self.spoilt = None;
+        if self.kind == QpKind::Rc && rng.percent(25) {
+            let side = if self.server == Some(0) { 1 } else { 0 };
+            self.spoilt = plans[side].spoil(rng).map(|(at, status)| (side, at, status));
+        }
+        for p in &plans {
+            self.recvs += p.msgs.iter().filter(|m| m.takes_recv()).count() as u64;
+            self.frames += p.msgs.iter().map(|m| u64::from(m.wr.len) / 4032 + 2).sum::<u64>();
+        }
+        let plans = plans.map(|p| (Rc::new(p), Rc::new(Executed::default())));
+        for side in 0..2 {
+            let env = SimEnv::new(
+                self.kind,
+                plans[side].clone(),
+                plans[1 - side].clone(),
+                rng.below(5) as u32,
+            );
+            self.connect(side, env, hosts, now, c, rng);
+            let early = if self.late { 0 } else { usize::MAX };
+            self.post_recv(side, early, hosts);
+            queue.push(now + rng.below(500_000), Event::Post { pair: self.q, side });
+        }
+        // The next generation: far from what stale frames of this one may carry.
+        self.psn = self.psn.map(|p| (p + (1 << 22)) & 0xff_ffff);
+        queue.push(now + 1_000_000, Event::Check { pair: self.q });
+    }
+
+    fn connect(&mut self, side: usize, env: SimEnv, hosts: &mut [Host; 2], now: u64, c: &Config, rng: &mut Rng) {
+        let host = &mut hosts[side];
+        let qpn = self.q as u32 + 1;
+        if host.sides.len() == self.q {
+            let mut qp = Box::new(Qp::<SimBuf>::new());
+            let max_held = max_held_by_qp(c.ring) as u16;
+            qp.setup(qpn, self.kind, Tuning { ack_delay_ns: c.ack_delay, max_held });
+            host.sides.push(Side::new(qp, env, self.q % c.lanes));
+        } else {
+            host.sides[self.q].env = env;
+        }
+        let s = &mut host.sides[self.q];
+        let rc = |v: u8| Some(v).filter(|_| self.kind == QpKind::Rc);
+        let patience = self.spoilt.map(|(_, at, _)| at);
+        let finite = patience.is_some();
+        let init = QpAttrs { state: QpState::Init, ..QpAttrs::default() };
+        let rtr = QpAttrs {
+            state: QpState::Rtr,
+            dest_qpn: Some(qpn),
+            rq_psn: Some(self.psn[1 - side]),
+            max_dest_rd_atomic: rc(4),
+            min_rnr_timer: rc(*rng.pick(&[1, 5, 12])),
+            ..QpAttrs::default()
+        };
+        let rts = QpAttrs {
+            state: QpState::Rts,
+            sq_psn: Some(self.psn[side]),
+            max_rd_atomic: rc(rng.range(1, 4) as u8),
+            // A spoilt pair must end by itself; the others must not end however hostile the cable is.
+            timeout: rc(if finite { 16 } else { 0 }),
+            retry_cnt: rc(7),
+            rnr_retry: rc(if finite && self.no_recv(&s.env, side) { 3 } else { 7 }),
+            ..QpAttrs::default()
+        };
+        s.qp.modify(&init, now, &mut s.env).expect("INIT");
+        s.qp.modify(&rtr, now, &mut s.env).expect("RTR");
+        if self.server != Some(side) {
+            s.qp.modify(&rts, now, &mut s.env).expect("RTS");
+        }
+    }
+
+    /// The spoilt message is one that waits for a receive entry in vain.
+    fn no_recv(&self, env: &SimEnv, side: usize) -> bool {
+        self.spoilt.is_some_and(|(s, at, _)| s == side && env.mine.msgs[at].fault == Fault::NoRecv)
+    }
+
+    fn post_recv(&self, side: usize, n: usize, hosts: &mut [Host; 2]) {
+        let env = &mut hosts[side].sides[self.q].env;
+        env.recv_posted = env.recv_posted.saturating_add(n).min(env.recvs_wanted());
+    }
+
+    /// The programs of one side post some more.
+    pub fn post(&mut self, side: usize, hosts: &mut [Host; 2], now: u64, c: &Config, rng: &mut Rng, queue: &mut Queue) {
+        let patient = self.spoilt.is_some();
+        self.post_recv(side, rng.range(1, 8) as usize, hosts);
+        let s = &mut hosts[side].sides[self.q];
+        let left = s.env.mine.msgs.len() - s.env.posted;
+        s.env.posted += (rng.range(1, 40) as usize).min(left);
+        s.qp.notify_sq();
+        hosts[side].run(self.q, now, c, rng, queue);
+        let env = &hosts[side].sides[self.q].env;
+        if env.posted < env.mine.msgs.len() || env.recv_posted < env.recvs_wanted() {
+            // RNR retries are few in a spoilt pair: its programs are quicker.
+            let pause = if patient { 20_000 } else { 2_000_000 };
+            queue.push(now + rng.below(pause), Event::Post { pair: self.q, side });
+        }
+    }
+
+    /// Looks whether the generation is over.
+    pub fn check(&mut self, hosts: &mut [Host; 2], now: u64, c: &Config, rng: &mut Rng, queue: &mut Queue) {
+        let over = if self.spoilt.is_some() {
+            self.spoilt_over(hosts, now, c, rng, queue)
+        } else {
+            self.clean_over(hosts)
+        };
+        if !over {
+            queue.push(now + 1_000_000, Event::Check { pair: self.q });
+            return;
+        }
+        self.verify(hosts, c);
+        if self.generation == c.generations {
+            self.done = true;
+            return;
+        }
+        for h in hosts.iter_mut() {
+            let s = &mut h.sides[self.q];
+            if rng.percent(50) {
+                let err = QpAttrs { state: QpState::Err, ..QpAttrs::default() };
+                s.qp.modify(&err, now, &mut s.env).expect("ERR");
+            }
+            s.qp.modify(&QpAttrs::default(), now, &mut s.env).expect("RESET");
+        }
+        // What is still on the way dies out (a program's TIME_WAIT); a paused host may hold it for long.
+        queue.push(now + 60_000_000, Event::Begin { pair: self.q });
+    }
+
+    fn clean_over(&self, hosts: &[Host; 2]) -> bool {
+        hosts.iter().all(|h| {
+            let s = &h.sides[self.q];
+            let env = &s.env;
+            assert_ne!(s.qp.state(), QpState::Err, "a clean pair failed: {:?} {:?}", env.sent.last(), env.recv_bad);
+            let all = env.posted == env.mine.msgs.len() && env.sends_done();
+            all && (self.kind == QpKind::Uc || env.recv_ok == env.recvs_wanted())
+        })
+    }
+
+    /// One side fails by itself; the program of the other notices later.
+    fn spoilt_over(&self, hosts: &mut [Host; 2], now: u64, c: &Config, rng: &mut Rng, queue: &mut Queue) -> bool {
+        let failed = |h: &Host| h.sides[self.q].qp.state() == QpState::Err;
+        let mut all = true;
+        for i in 0..2 {
+            if !failed(&hosts[i]) && failed(&hosts[1 - i]) {
+                let s = &mut hosts[i].sides[self.q];
+                // Those with something outstanding find out by their time-out, some of the time.
+                if s.env.sends_done() || rng.percent(1) {
+                    let err = QpAttrs { state: QpState::Err, ..QpAttrs::default() };
+                    s.qp.modify(&err, now, &mut s.env).expect("ERR");
+                    hosts[i].run(self.q, now, c, rng, queue);
+                }
+            }
+            let s = &mut hosts[i].sides[self.q];
+            all &= s.qp.state() == QpState::Err && s.env.posted == s.env.mine.msgs.len();
+        }
+        if all {
+            for h in hosts.iter_mut() {
+                let s = &mut h.sides[self.q];
+                s.qp.flush(&mut s.env);
+            }
+        }
+        all
+    }
+
+    fn verify(&self, hosts: &[Host; 2], c: &Config) {
+        for (side, h) in hosts.iter().enumerate() {
+            let env = &h.sides[self.q].env;
+            assert!(env.sends_done());
+            match self.spoilt {
+                None => {
+                    assert!(env.sent.iter().all(|s| *s == WcStatus::Success));
+                    assert!(env.recv_bad.is_empty());
+                    if c.mode == Mode::Faultless {
+                        assert_eq!(env.recv_ok, env.recvs_wanted(), "messages lost without a fault");
+                    }
+                }
+                Some((s, at, status)) => {
+                    assert_eq!(env.recvs_done(), env.recv_posted, "receive entries not returned");
+                    self.verify_spoilt(env, (s == side).then_some((at, status)));
+                }
+            }
+        }
+    }
+
+    /// Successes, then one failure (or none), then flushes.
+    fn verify_spoilt(&self, env: &SimEnv, mine: Option<(usize, WcStatus)>) {
+        let good = env.sent.iter().take_while(|s| **s == WcStatus::Success).count();
+        let rest = &env.sent[good..];
+        if let Some((at, status)) = mine {
+            assert_eq!((good, rest[0]), (at, status), "{:?}", env.mine.msgs[at]);
+        } else if let Some(first) = rest.first() {
+            assert!(matches!(first, WcStatus::WrFlushErr | WcStatus::RetryExcErr), "{first:?}");
+        }
+        assert!(rest.iter().skip(1).all(|s| *s == WcStatus::WrFlushErr), "{rest:?}");
+    }
+
+    /// After everything: nothing in flight, owed, held or timed.
+    pub fn at_rest(&self, hosts: &[Host; 2]) {
+        for h in hosts {
+            assert!(h.sides[self.q].qp.is_idle(), "queue pair {} is not at rest", self.q);
+        }
+    }
+}
