@@ -64,6 +64,8 @@ impl Pair {
         if self.kind == QpKind::Rc && rng.percent(25) {
             let side = if self.server == Some(0) { 1 } else { 0 };
             self.spoilt = plans[side].spoil(rng).map(|(at, status)| (side, at, status));
+            // With finite patience only the one entry may be missing.
+            self.late &= !plans[side].msgs.iter().any(|m| m.fault == Fault::NoRecv);
         }
         for p in &plans {
             self.recvs += p.msgs.iter().filter(|m| m.takes_recv()).count() as u64;
@@ -160,7 +162,7 @@ impl Pair {
         let over = if self.spoilt.is_some() {
             self.spoilt_over(hosts, now, c, rng, queue)
         } else {
-            self.clean_over(hosts)
+            self.clean_over(hosts, c)
         };
         if !over {
             queue.push(now + 1_000_000, Event::Check { pair: self.q });
@@ -183,13 +185,14 @@ impl Pair {
         queue.push(now + 60_000_000, Event::Begin { pair: self.q });
     }
 
-    fn clean_over(&self, hosts: &[Host; 2]) -> bool {
+    fn clean_over(&self, hosts: &[Host; 2], c: &Config) -> bool {
+        let may_lose = self.kind == QpKind::Uc && c.mode == Mode::Hostile;
         hosts.iter().all(|h| {
             let s = &h.sides[self.q];
             let env = &s.env;
             assert_ne!(s.qp.state(), QpState::Err, "a clean pair failed: {:?} {:?}", env.sent.last(), env.recv_bad);
             let all = env.posted == env.mine.msgs.len() && env.sends_done();
-            all && (self.kind == QpKind::Uc || env.recv_ok == env.recvs_wanted())
+            all && (may_lose || env.recv_ok == env.recvs_wanted())
         })
     }
 
