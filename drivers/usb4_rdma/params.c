@@ -53,7 +53,7 @@ static const struct kernel_param_ops u4r_range_ops = {
 	MODULE_PARM_DESC(name, text " (" unit ", " __stringify(lo) ".." __stringify(hi)	\
 			 ", default " __stringify(init) ")")
 
-U4R_PARAM(lanes, 8, 1, 16, false, "ring pairs",
+U4R_PARAM(lanes, 8, 1, 8, false, "ring pairs",
 	  "Most lanes to open to a peer; takes effect at the next link");
 U4R_PARAM(ring_size, 256, 64, 4096, true, "frames, power of two",
 	  "Size of each lane's transmit and receive ring; takes effect at the next link");
@@ -63,9 +63,6 @@ U4R_PARAM(irq_moderation_ns, 8192, 0, 16000000, false, "ns",
 	  "Least time between two receive interrupts of a lane; takes effect at the next link");
 U4R_PARAM(ack_delay_us, 500, 0, 50000, false, "us",
 	  "Longest delay of an acknowledgement nobody asked for; takes effect at once");
-U4R_PARAM(credit_probe_us, 2000, 100, 1000000, false, "us",
-	  "Wait for receive credit before the peer is asked for it; takes effect at once");
-
 const struct tb_service_id u4r_service_ids[] = {
 	{ TB_SERVICE("u4rdma", 1) },
 	{ }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Locks, jobs and checksums: what both sides of the module use. */
-#include <linux/crc32c.h>
+/* Locks, clock and jobs: what both sides of the module use. */
 #include <linux/timekeeping.h>
 #include "helpers_job.h"
 
@@ -20,11 +19,6 @@ void u4r_unlock_irqrestore(spinlock_t *lock, unsigned long flags) __releases(loc
 bool u4r_trylock_irqsave(spinlock_t *lock, unsigned long *flags)
 {
 	return spin_trylock_irqsave(lock, *flags);
-}
-
-u32 u4r_crc32c(u32 crc, const void *data, size_t len)
-{
-	return crc32c(crc, data, len);
 }
 
 /* The clock of everything in the module: that of the job timers. */

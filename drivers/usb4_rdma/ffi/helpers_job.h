@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Locks, jobs and checksums: what both sides of the module use. */
+/* Locks, clock and jobs: what both sides of the module use. */
 #ifndef U4R_HELPERS_JOB_H
 #define U4R_HELPERS_JOB_H
 
@@ -11,7 +11,6 @@ unsigned long u4r_lock_irqsave(spinlock_t *lock);
 void u4r_unlock_irqrestore(spinlock_t *lock, unsigned long flags);
 bool u4r_trylock_irqsave(spinlock_t *lock, unsigned long *flags);
 
-u32 u4r_crc32c(u32 crc, const void *data, size_t len);
 u64 u4r_now_ns(void);
 
 /* A work item that runs fn(arg) on wq, at once or when a high-resolution timer says so. */

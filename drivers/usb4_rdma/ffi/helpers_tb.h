@@ -14,7 +14,6 @@ extern unsigned int u4r_ring_size;
 extern unsigned int u4r_poll_us;
 extern unsigned int u4r_irq_moderation_ns;
 extern unsigned int u4r_ack_delay_us;
-extern unsigned int u4r_credit_probe_us;
 extern const struct tb_service_id u4r_service_ids[];
 
 #define U4R_FRAME_SIZE	4096

@@ -18,7 +18,7 @@ macro_rules! parameter {
 }
 
 parameter!(
-    /// Most lanes to open to a peer, 1..16.
+    /// Most lanes to open to a peer, 1..8.
     lanes, u4r_lanes
 );
 parameter!(
@@ -36,8 +36,4 @@ parameter!(
 parameter!(
     /// Longest delay of an unasked acknowledgement in microseconds.
     ack_delay_us, u4r_ack_delay_us
-);
-parameter!(
-    /// Wait for credit before a PROBE in microseconds.
-    credit_probe_us, u4r_credit_probe_us
 );

@@ -160,22 +160,6 @@ impl Link {
         &self.name
     }
 
-    /// This host's UUID.
-    pub(crate) fn local_uuid(&self) -> [u8; 16] {
-        self.xd.local_uuid()
-    }
-
-    /// The other host's UUID.
-    #[allow(dead_code)]
-    pub(crate) fn remote_uuid(&self) -> [u8; 16] {
-        self.xd.remote_uuid()
-    }
-
-    /// Which of this host's ports the cable is in.
-    pub(crate) fn route(&self) -> u64 {
-        self.xd.route()
-    }
-
     /// Do frames flow?
     pub(crate) fn is_up(&self) -> bool {
         self.up.load(Relaxed)

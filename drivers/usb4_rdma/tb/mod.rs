@@ -13,6 +13,7 @@ mod loopback;
 mod offer;
 mod peer;
 mod queues;
+mod report;
 mod waiters;
 
 pub(crate) use lane::{Kind, Lane, RxBuf, Sent};
@@ -22,6 +23,7 @@ use crate::ffi::tb_netdev::{NetdevNotifier, NetdevWatcher};
 use crate::ffi::tb_service::{MessageSink, Properties, ProtocolHandler, ServiceRegistration};
 use crate::proto::handshake;
 use greeting::Packet;
+use kernel::debugfs::Dir;
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::{new_spinlock, Arc, SpinLock};
@@ -37,6 +39,7 @@ const MAX_PEERS: usize = 16;
 #[pin_data]
 pub(crate) struct Shared {
     queues: Queues,
+    reports: Dir,
     #[pin]
     peers: SpinLock<[Option<Arc<Peer>>; MAX_PEERS]>,
 }
@@ -118,6 +121,7 @@ impl Driver {
         let shared = Arc::pin_init(
             pin_init!(Shared {
                 queues,
+                reports: Dir::new(c"usb4_rdma"),
                 peers <- new_spinlock!([const { None }; MAX_PEERS], "usb4_rdma peers"),
             }),
             GFP_KERNEL,

@@ -10,6 +10,7 @@
 use super::greeting;
 use super::link::Link;
 use super::offer::Offer;
+use super::report::{Report, ReportFile};
 use super::Shared;
 use crate::ffi::clock::now_ns;
 use crate::ffi::job::{Job, Runs};
@@ -33,6 +34,8 @@ pub(crate) struct Peer {
     pub(super) xd: Xdomain,
     shared: Arc<Shared>,
     job: SetOnce<Job<Peer>>,
+    #[pin]
+    report: Mutex<Option<ReportFile>>,
     #[pin]
     inbox: SpinLock<Inbox>,
     #[pin]
@@ -100,6 +103,7 @@ impl Peer {
             xd,
             shared,
             job: SetOnce::new(),
+            report <- new_mutex!(None, "usb4_rdma report"),
             inbox <- new_spinlock!(inbox, "usb4_rdma inbox"),
             control <- new_mutex!(control, "usb4_rdma peer"),
             garbage: Atomic::new(0),
@@ -420,7 +424,12 @@ impl ServiceDriver for Peer {
     fn probe(shared: &Arc<Shared>, xd: Xdomain) -> Result<Arc<Self>> {
         pr_info!("{}: found {}\n", xd.device_name(), xd.peer_name());
         let peer = Self::new(shared, xd)?;
-        shared.add(peer.clone())?;
+        // Without debugfs there is only less to see.
+        *peer.report.lock() = Report::publish(&shared.reports, &peer).ok();
+        if let Err(error) = shared.add(peer.clone()) {
+            peer.remove();
+            return Err(error);
+        }
         peer.kick();
         Ok(peer)
     }
@@ -429,6 +438,9 @@ impl ServiceDriver for Peer {
     /// for a run that is just enabling paths ends.
     fn remove(&self) {
         self.shared.forget(self);
+        // Waits for readers, who want `control`.
+        let report = self.report.lock().take();
+        drop(report);
         let held = self.job.as_ref().and_then(Job::stop);
         let why = if self.xd.is_unplugged() {
             "cable unplugged"
