@@ -202,6 +202,7 @@ impl<B: FrameBuf> Qp<B> {
         self.req.progress_at = now;
         if self.rnr_retry != RNR_FOR_EVER && tries >= self.rnr_retry {
             self.counters.rnr_exceeded += 1;
+            self.req.rnr_spent = true;
             let slot = self.req.tx.owner_of(h.psn);
             self.req.fail(slot, WcStatus::RnrRetryExcErr);
         } else {

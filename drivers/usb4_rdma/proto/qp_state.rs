@@ -112,8 +112,8 @@ impl QpAttrs {
     }
 
     fn in_range(&self) -> bool {
-        let max = |v: Option<u8>, m: u8| v.map_or(true, |v| v <= m);
-        let psn = |v: Option<u32>| v.map_or(true, |v| v < 1 << 24);
+        let max = |v: Option<u8>, m: u8| v.is_none_or(|v| v <= m);
+        let psn = |v: Option<u32>| v.is_none_or(|v| v < 1 << 24);
         psn(self.dest_qpn)
             && psn(self.rq_psn)
             && psn(self.sq_psn)

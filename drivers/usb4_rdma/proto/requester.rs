@@ -31,6 +31,8 @@ pub struct Requester<B> {
     pub sq_ready: bool,
     /// Nothing more is started: a request has failed and waits to be the oldest.
     stalled: bool,
+    /// The RNR retries are used up: nothing from the refused frame on is sent any more.
+    pub rnr_spent: bool,
     /// In an RNR wait until then; 0: not.
     pub rnr_until: u64,
     /// RNR NAKs in a row for one frame.
@@ -58,6 +60,7 @@ impl<B: FrameBuf> Requester<B> {
         max_rd: 0,
         sq_ready: false,
         stalled: false,
+        rnr_spent: false,
         rnr_until: 0,
         rnr_tries: 0,
         quiet_since: 0,
@@ -82,6 +85,7 @@ impl<B: FrameBuf> Requester<B> {
         self.rd_off = 0;
         self.next_msn = 0;
         self.stalled = false;
+        self.rnr_spent = false;
         self.rnr_until = 0;
         self.rnr_tries = 0;
         self.backoff = 0;
@@ -111,7 +115,7 @@ impl<B: FrameBuf> Requester<B> {
 
     /// Would `build` give a frame now, as far as is known?
     pub fn has_work(&self) -> bool {
-        if self.rnr_until != 0 {
+        if self.rnr_until != 0 || self.rnr_spent {
             return false;
         }
         self.tx.must_resend()
@@ -200,7 +204,7 @@ impl<B: FrameBuf> Requester<B> {
         out: &mut [u8],
         c: &mut QpCounters,
     ) -> Option<Header> {
-        if self.rnr_until != 0 {
+        if self.rnr_until != 0 || self.rnr_spent {
             return None;
         }
         let next = self.tx.next();

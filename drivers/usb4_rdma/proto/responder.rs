@@ -319,7 +319,7 @@ impl<B: FrameBuf> Responder<B> {
         let (Some(a), Some(b)) = (data.first_chunk::<8>(), data.last_chunk::<8>()) else {
             return refused(Nak::RemInvReq);
         };
-        if h.va % 8 != 0 || self.is_full() {
+        if h.va & 7 != 0 || self.is_full() {
             return refused(Nak::RemInvReq);
         }
         if let Err(nak) = env.mem_check(h.rkey, h.va, 8, Access::RemoteAtomic) {

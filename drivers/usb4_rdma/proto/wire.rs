@@ -308,7 +308,7 @@ impl Header {
         // Cannot overflow where msg_off <= msg_len <= 2^30.
         let fits = self.msg_off <= self.msg_len && self.msg_off + len <= self.msg_len;
         let last = self.has(flag::LAST);
-        fits && self.msg_off % full == 0
+        fits && self.msg_off.checked_rem(full) == Some(0)
             && last == (self.msg_off.wrapping_add(len) == self.msg_len)
             && (last || len == full)
             // Only the message of no bytes has a frame of none.

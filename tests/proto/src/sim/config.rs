@@ -41,6 +41,8 @@ pub struct Config {
     pub pause: u32,
     /// Batches at which buffers vanish for a while.
     pub starve: u32,
+    /// Nothing at all gets through in this time.
+    pub blackout: (u64, u64),
 }
 
 /// Period of the supplemental poll.
@@ -72,10 +74,15 @@ impl Config {
             strand: 0,
             pause: 0,
             starve: 0,
+            blackout: (0, 0),
         };
         if mode == Mode::Hostile {
             c.adversary_until = rng.range(1, 300) * 1_000_000;
             c.spray = rng.percent(15);
+            if rng.percent(30) {
+                let from = rng.below(c.adversary_until);
+                c.blackout = (from, from + rng.below(500_000_000));
+            }
             // Few of them are at work in one run, each weakly or strongly.
             let rates = [
                 &mut c.drop,

@@ -117,6 +117,9 @@ impl Host {
         let mut frame = OnWire { bytes: self.buf[..len].to_vec(), spoilt: false };
         let mut at = l.busy_until + c.latency;
         let to = 1 - self.me;
+        if (c.blackout.0..c.blackout.1).contains(&now) {
+            return;
+        }
         if now < c.adversary_until {
             if rng.ppm(c.drop) {
                 return;

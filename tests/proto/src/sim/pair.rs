@@ -12,17 +12,28 @@ use crate::proto::credit::max_held_by_qp;
 use crate::proto::qp::{Qp, Tuning};
 use crate::proto::qp_state::{QpAttrs, QpKind, QpState};
 use crate::proto::status::WcStatus;
+use crate::proto::MAX_RD_ATOMIC;
 use std::rc::Rc;
+
+/// What ends a pair's life before its plan is done.
+#[derive(Clone, Copy)]
+enum Spoilt {
+    /// The side and message that was spoilt, and how it must end.
+    Message(usize, usize, WcStatus),
+    /// The program of this side leaves after so many checks, and the other finds out by its time-out.
+    Leaves(usize, u64),
+}
 
 /// State of one pair.
 pub struct Pair {
     pub q: usize,
     kind: QpKind,
     pub generation: usize,
-    /// The side and message that was spoilt, and how it must end.
-    spoilt: Option<(usize, usize, WcStatus)>,
+    spoilt: Option<Spoilt>,
+    checks: u64,
     /// The side that stays in RTR.
     server: Option<usize>,
+    max_rd: u8,
     /// Receive entries are posted late.
     late: bool,
     pub done: bool,
@@ -40,7 +51,9 @@ impl Pair {
             kind,
             generation: 0,
             spoilt: None,
+            checks: 0,
             server: None,
+            max_rd: *rng.pick(&[1, 4, MAX_RD_ATOMIC as u8]),
             late: false,
             done: false,
             frames: 0,
@@ -61,9 +74,14 @@ impl Pair {
             Plan::new(rng, self.kind, n, tag)
         });
         self.spoilt = None;
+        self.checks = 0;
         if self.kind == QpKind::Rc && rng.percent(25) {
             let side = if self.server == Some(0) { 1 } else { 0 };
-            self.spoilt = plans[side].spoil(rng).map(|(at, status)| (side, at, status));
+            self.spoilt = if rng.percent(20) {
+                Some(Spoilt::Leaves(rng.below(2) as usize, rng.below(10)))
+            } else {
+                plans[side].spoil(rng).map(|(at, status)| Spoilt::Message(side, at, status))
+            };
             // With finite patience only the one entry may be missing.
             self.late &= !plans[side].msgs.iter().any(|m| m.fault == Fault::NoRecv);
         }
@@ -102,23 +120,22 @@ impl Pair {
         }
         let s = &mut host.sides[self.q];
         let rc = |v: u8| Some(v).filter(|_| self.kind == QpKind::Rc);
-        let patience = self.spoilt.map(|(_, at, _)| at);
-        let finite = patience.is_some();
+        let finite = self.spoilt.is_some();
         let init = QpAttrs { state: QpState::Init, ..QpAttrs::default() };
         let rtr = QpAttrs {
             state: QpState::Rtr,
             dest_qpn: Some(qpn),
             rq_psn: Some(self.psn[1 - side]),
-            max_dest_rd_atomic: rc(4),
+            max_dest_rd_atomic: rc(self.max_rd),
             min_rnr_timer: rc(*rng.pick(&[1, 5, 12])),
             ..QpAttrs::default()
         };
         let rts = QpAttrs {
             state: QpState::Rts,
             sq_psn: Some(self.psn[side]),
-            max_rd_atomic: rc(rng.range(1, 4) as u8),
+            max_rd_atomic: rc(rng.range(1, self.max_rd.into()) as u8),
             // A spoilt pair must end by itself; the others must not end however hostile the cable is.
-            timeout: rc(if finite { 16 } else { 0 }),
+            timeout: rc(if finite { 14 } else { 0 }),
             retry_cnt: rc(7),
             rnr_retry: rc(if finite && self.no_recv(&s.env, side) { 3 } else { 7 }),
             ..QpAttrs::default()
@@ -132,7 +149,10 @@ impl Pair {
 
     /// The spoilt message is one that waits for a receive entry in vain.
     fn no_recv(&self, env: &SimEnv, side: usize) -> bool {
-        self.spoilt.is_some_and(|(s, at, _)| s == side && env.mine.msgs[at].fault == Fault::NoRecv)
+        match self.spoilt {
+            Some(Spoilt::Message(s, at, _)) => s == side && env.mine.msgs[at].fault == Fault::NoRecv,
+            _ => false,
+        }
     }
 
     fn post_recv(&self, side: usize, n: usize, hosts: &mut [Host; 2]) {
@@ -159,6 +179,14 @@ impl Pair {
 
     /// Looks whether the generation is over.
     pub fn check(&mut self, hosts: &mut [Host; 2], now: u64, c: &Config, rng: &mut Rng, queue: &mut Queue) {
+        self.checks += 1;
+        if let Some(Spoilt::Leaves(side, after)) = self.spoilt {
+            let s = &mut hosts[side].sides[self.q];
+            if self.checks > after && s.qp.state() != QpState::Err {
+                let err = QpAttrs { state: QpState::Err, ..QpAttrs::default() };
+                s.qp.modify(&err, now, &mut s.env).expect("ERR");
+            }
+        }
         let over = if self.spoilt.is_some() {
             self.spoilt_over(hosts, now, c, rng, queue)
         } else {
@@ -204,7 +232,7 @@ impl Pair {
             if !failed(&hosts[i]) && failed(&hosts[1 - i]) {
                 let s = &mut hosts[i].sides[self.q];
                 // Those with something outstanding find out by their time-out, some of the time.
-                if s.env.sends_done() || rng.percent(1) {
+                if s.env.sends_done() || rng.ppm(500) {
                     let err = QpAttrs { state: QpState::Err, ..QpAttrs::default() };
                     s.qp.modify(&err, now, &mut s.env).expect("ERR");
                     hosts[i].run(self.q, now, c, rng, queue);
@@ -234,9 +262,13 @@ impl Pair {
                         assert_eq!(env.recv_ok, env.recvs_wanted(), "messages lost without a fault");
                     }
                 }
-                Some((s, at, status)) => {
+                Some(spoilt) => {
                     assert_eq!(env.recvs_done(), env.recv_posted, "receive entries not returned");
-                    self.verify_spoilt(env, (s == side).then_some((at, status)));
+                    let mine = match spoilt {
+                        Spoilt::Message(s, at, status) if s == side => Some((at, status)),
+                        _ => None,
+                    };
+                    self.verify_spoilt(env, mine);
                 }
             }
         }
@@ -256,7 +288,7 @@ impl Pair {
 
     /// After everything: nothing in flight, owed, held or timed.
     pub fn at_rest(&self, hosts: &[Host; 2]) {
-        for h in hosts {
+        for h in hosts.iter() {
             assert!(h.sides[self.q].qp.is_idle(), "queue pair {} is not at rest", self.q);
         }
     }

@@ -144,13 +144,13 @@ impl Plan {
             wr.len = 8;
             wr.va = (tag << 48) | (0xffff << 32) | (cell * 8);
             if wr.op == SendOp::CmpSwap {
-                wr.compare_add = if rng.percent(50) { *v } else { rng.next() };
-                wr.swap = rng.next();
+                wr.compare_add = if rng.percent(50) { *v } else { rng.word() };
+                wr.swap = rng.word();
                 if wr.compare_add == *v {
                     *v = wr.swap;
                 }
             } else {
-                wr.compare_add = rng.next();
+                wr.compare_add = rng.word();
                 *v = v.wrapping_add(wr.compare_add);
             }
         }
@@ -204,6 +204,6 @@ pub fn fill(key: u64, off: u64, out: &mut [u8]) {
 
 /// Is `data` the pattern of `key` from offset `off`?
 pub fn is_pattern(key: u64, off: u64, data: &[u8]) -> bool {
-    off % 8 == 0
+    off & 7 == 0
         && data.chunks(8).enumerate().all(|(i, c)| c == &word(key, off / 8 + i as u64).to_le_bytes()[..c.len()])
 }

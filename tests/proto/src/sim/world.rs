@@ -3,11 +3,12 @@
 
 use super::config::{Config, Mode, POLL_NS};
 use super::host::Host;
-use super::lane::OnWire;
+use super::lane::{LaneEnd, OnWire};
 use super::pair::Pair;
 use super::rng::Rng;
 use crate::proto::counters::QpCounters;
 use crate::proto::credit::reserve_of;
+use crate::proto::wire::{lane_op, Header};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -104,7 +105,8 @@ impl<'a> World<'a> {
         let round = 2 * self.c.latency + self.c.ack_delay + 64 * self.c.ns_per_frame + 3_000_000;
         let posts = self.c.messages as u64 * 2_000_000;
         let generations = self.c.generations as u64 * (4_000_000_000 + posts);
-        self.c.adversary_until + generations + recvs * (3_000_000 + round) + frames * 4 * (self.c.ns_per_frame + round / 8)
+        let quiet = self.c.adversary_until.max(self.c.blackout.1);
+        quiet + generations + recvs * (3_000_000 + round) + frames * 4 * (self.c.ns_per_frame + round / 8)
     }
 
     fn until_done(&mut self) -> u64 {
@@ -158,7 +160,7 @@ impl<'a> World<'a> {
                 l.arrive(frame);
                 let strand = now < c.adversary_until && rng.ppm(c.strand);
                 let at = if strand { (now / POLL_NS + 1) * POLL_NS } else { now + 1_000 };
-                if l.batch_at == 0 || (!strand && at < l.batch_at && l.batch_at % POLL_NS == 0) {
+                if l.batch_at == 0 || (!strand && at < l.batch_at && l.batch_at.checked_rem(POLL_NS) == Some(0)) {
                     l.batch_at = at;
                     queue.push(at, Event::Batch { host, lane });
                 }
@@ -184,20 +186,14 @@ impl<'a> World<'a> {
         }
     }
 
-    fn at_rest(&self) {
+    fn at_rest(&mut self) {
         for p in &self.pairs {
             p.at_rest(&self.hosts);
         }
-        for h in &self.hosts {
-            for l in &h.lanes {
-                let b = l.buffers.borrow();
-                assert_eq!((b.rx.posted(), b.held), (self.c.ring, 0), "buffers are missing");
-                assert_eq!(l.tx_used, 0);
-                let (credit, all) = (l.tx.credit(), self.c.ring - reserve_of(self.c.ring));
-                assert!(credit + self.c.ring / 4 >= all || self.c.mode == Mode::Hostile, "credit {credit} of {all}");
-                assert!(l.tx.may_send(), "no credit at rest");
-                assert!(l.waiting.is_empty());
-            }
+        let [a, b] = &mut self.hosts;
+        for (x, y) in a.lanes.iter_mut().zip(&mut b.lanes) {
+            lane_at_rest(x, y, self.c);
+            lane_at_rest(y, x, self.c);
         }
         if self.c.mode == Mode::Faultless {
             let n = self.report(0).counters;
@@ -217,4 +213,24 @@ impl<'a> World<'a> {
         }
         r
     }
+}
+
+/// `from` sends to `to`: no buffer is missing, nobody waits, and one probe gives back all credit.
+fn lane_at_rest(from: &mut LaneEnd, to: &mut LaneEnd, c: &Config) {
+    let all = c.ring - reserve_of(c.ring);
+    assert_eq!(from.tx_used, 0);
+    assert!(from.waiting.is_empty());
+    if c.mode == Mode::Faultless {
+        let credit = from.tx.credit();
+        assert!(credit + c.ring / 4 >= all, "credit {credit} of {all} at rest");
+    }
+    let mut b = to.buffers.borrow_mut();
+    assert_eq!((b.rx.posted(), b.held), (c.ring, 0), "buffers are missing");
+    let mut h = Header { lane_seq: from.tx.take_seq(), ..Header::lane(lane_op::PROBE) };
+    b.rx.on_frame(&h, &mut to.counters);
+    b.rx.reposted();
+    assert!(b.rx.update_due());
+    h = Header { lane_limit: b.rx.limit_to_send(), ..Header::lane(lane_op::UPDATE) };
+    from.tx.on_frame(&h, &mut from.counters);
+    assert_eq!(from.tx.credit(), all, "credit was lost");
 }
