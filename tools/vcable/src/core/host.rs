@@ -8,7 +8,7 @@ use super::exchange::Exchange;
 use super::fabric::Attachment;
 use super::hotplug::HotPlug;
 use super::nhi::Nhi;
-use super::packet::{pdf, Packet};
+use super::packet::Packet;
 use super::router::Router;
 use super::{pci, Profile, StrayAccess};
 
@@ -16,13 +16,6 @@ use super::{pci, Profile, StrayAccess};
 const CONTROL_QUEUE: usize = 256;
 /// Stray accesses that are kept.
 const STRAYS: usize = 64;
-
-/// How long an XDomain response keeps away from a host that has just sent one itself. The
-/// driver (7.3.4) keeps what it sent as a response in its list of requests until a worker
-/// has run, and takes any response that arrives meanwhile for an answer to it; when that
-/// happens while the worker runs, it frees it twice. On a real cable the other host is never
-/// that quick; a guest whose worker waits for a processor makes the window wide.
-const RESPONSE_GAP_NS: u64 = 25_000_000;
 
 /// A control packet for the guest, and when it arrives.
 pub(crate) struct Arrival {
@@ -50,8 +43,6 @@ pub(crate) struct Host {
     /// In the order of arrival.
     pub inbox: VecDeque<Arrival>,
     pub exchange: Exchange,
-    /// When the guest last sent an XDomain response.
-    pub responded_at: Option<u64>,
     /// A host router reset is under way until then.
     pub reset_until: Option<u64>,
     pub strays: Vec<StrayAccess>,
@@ -69,7 +60,6 @@ impl Host {
             ports: Default::default(),
             inbox: VecDeque::new(),
             exchange: Exchange::default(),
-            responded_at: None,
             reset_until: None,
             strays: Vec::new(),
             counters: HostCounters::default(),
@@ -89,12 +79,6 @@ impl Host {
         if self.inbox.len() >= CONTROL_QUEUE || !self.nhi.rx[0].enabled {
             self.counters.ctl_dropped += 1;
         } else {
-            let at_ns = match self.responded_at {
-                Some(sent) if packet.pdf == pdf::XDOMAIN_RESPONSE => {
-                    at_ns.max(sent + RESPONSE_GAP_NS)
-                }
-                _ => at_ns,
-            };
             let place = self.inbox.iter().rposition(|a| a.at_ns <= at_ns).map_or(0, |i| i + 1);
             self.inbox.insert(place, Arrival { at_ns, packet });
         }

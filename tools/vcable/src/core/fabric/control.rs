@@ -217,9 +217,6 @@ impl Fabric {
             return;
         };
         self.hosts[host.0].counters.xdomain_sent += 1;
-        if p.pdf == pdf::XDOMAIN_RESPONSE {
-            self.hosts[host.0].responded_at = Some(now);
-        }
         let site = Site { tx: Some(End { host, hop: 0 }), rx: None };
         if self.faults.hit(FaultKind::ControlLoss, site).is_some() {
             return;
