@@ -13,8 +13,8 @@ use super::wire::{flag, syndrome, Header, Kind};
 
 /// `rnr_retry` that means for ever.
 const RNR_FOR_EVER: u8 = 7;
-/// UC: a PSN this far ahead is no gap but nonsense.
-const UC_MAX_GAP: u32 = 1 << 24;
+/// UC: a PSN this far ahead is no gap but an old frame or nonsense.
+const UC_MAX_GAP: u32 = 1 << 16;
 
 impl<B: FrameBuf> Qp<B> {
     /// Takes a DATA or ACK frame for this queue pair: places, holds or drops it. Acknowledgements are only

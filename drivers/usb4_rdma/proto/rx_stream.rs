@@ -7,7 +7,7 @@ use super::window::{view_to_bytes, Bits};
 use super::WINDOW;
 
 /// Frames placed before an acknowledgement is owed that nobody asked for.
-const ACK_EVERY: u16 = 64;
+const ACK_EVERY: u16 = 32;
 
 /// Where a frame stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
