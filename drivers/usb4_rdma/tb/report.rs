@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What a cable has done, as text: debugfs, usb4_rdma/NAME, where NAME is the other
-//! host's in /sys/bus/thunderbolt/devices.
+//! host's in /sys/bus/thunderbolt/devices. What is zero is left out.
 //!
 //! Lock order: each lane's `tx` and `rx` are taken alone.
 
@@ -64,7 +64,7 @@ fn write_lane(f: &mut Formatter<'_>, lane: &Lane) -> FmtResult {
     let number = lane.number();
     let mut result = Ok(());
     let mut line = |name: &str, value: u64| {
-        if result.is_ok() {
+        if result.is_ok() && value != 0 {
             result = writeln!(f, "lane{number} {name} {value}");
         }
     };
