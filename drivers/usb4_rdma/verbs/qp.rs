@@ -375,6 +375,7 @@ impl Qp {
         if change.access.is_some_and(|access| access & UNSUPPORTED_ACCESS != 0) {
             return Err(unsupported());
         }
+        io.send.refill();
         core.modify(&change.core(to), clock::now_ns(), io).map_err(|_| EINVAL)?;
         if let Some(access) = change.access {
             io.access = Access::of_qp(access);

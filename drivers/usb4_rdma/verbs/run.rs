@@ -74,6 +74,7 @@ impl Qp {
         if *dead {
             return false;
         }
+        io.send.refill();
         core.on_frame(frame, now, io);
         !core::mem::replace(touched, true)
     }
@@ -86,6 +87,7 @@ impl Qp {
             if inner.dead {
                 return;
             }
+            inner.io.send.refill();
             if core::mem::take(&mut fresh) {
                 first(&mut inner, now);
                 inner.touched = false;

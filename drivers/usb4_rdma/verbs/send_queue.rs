@@ -86,6 +86,9 @@ pub(crate) struct SendQueue {
     busy: bool,
     /// The program's counter made no sense: nothing more is taken.
     corrupt: bool,
+    /// Entries that may still be taken under this hold of the lock: a program that
+    /// posts as fast as we flush must not keep us here.
+    budget: u32,
     slots: KVVec<Entry>,
     /// `max_sge` for each slot.
     sges: KVVec<Sge>,
@@ -112,6 +115,7 @@ impl SendQueue {
             next: 0,
             busy: false,
             corrupt: false,
+            budget: 0,
             slots: KVVec::from_elem(Entry::default(), slots, GFP_KERNEL)?,
             sges: KVVec::from_elem(Sge::default(), slots * max_sge as usize, GFP_KERNEL)?,
         })
@@ -143,6 +147,11 @@ impl SendQueue {
         if self.corrupt {
             return Taken::Nothing;
         }
+        if self.budget == 0 {
+            self.set_busy(false);
+            return Taken::Nothing;
+        }
+        self.budget -= 1;
         let mut waiting = self.waiting();
         if waiting == Some(0) {
             self.set_busy(false);
@@ -167,6 +176,12 @@ impl SendQueue {
             Ok(()) => Taken::Entry,
             Err(status) => Taken::Bad(status),
         }
+    }
+
+    /// The lock was taken: a whole ring may be taken in.
+    #[inline]
+    pub(crate) fn refill(&mut self) {
+        self.budget = self.ring.entries();
     }
 
     /// Copies entry `index` into `slot`, then checks the copy.
