@@ -56,5 +56,6 @@ def counters(host):
 def resources(host):
     """Objects that programs hold, from `rdma resource`: kind -> number."""
     line = host.run(f"rdma resource show {DEVICE}", check=True).out
-    words = line.split(":", 1)[1].split()
+    # "0: usb4_rdma0: pd 1 cq 2 ..."
+    words = line.split(":", 2)[2].split()
     return {kind: int(number) for kind, number in zip(words[::2], words[1::2])}

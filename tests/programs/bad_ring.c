@@ -269,7 +269,9 @@ void bad_completion_ring(struct device *dev)
 		}
 		expect(!post_receive_at(rp.pair.qp[1], 1, NULL, 0, 0));
 		expect(!post_request(rp.pair.qp[0], &send));
-		wait_completion(rp.pair.cq[0], &wc, 200);
+		/* Whatever it answers, an error too: the queue is spoilt. */
+		usleep(200000);
+		ibv_poll_cq(rp.pair.cq[0], 1, &wc);
 		pair_close(&rp.pair);
 		others_work(dev);
 	}
