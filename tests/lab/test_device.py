@@ -102,12 +102,12 @@ def test_parameter_out_of_range_is_refused(driver):
 
 
 def test_rings_do_not_count_against_memlock(driver):
-    """As a user with 64 KiB of locked memory: queues of several MiB can be made."""
+    """As a user with 256 KiB of locked memory: queues of several MiB can be made."""
     command = ("setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all "
-               "--bounding-set=-all sh -c 'ulimit -l 64 && ulimit -l && u4r_badinput limits'")
+               "--bounding-set=-all sh -c 'ulimit -l 256 && ulimit -l && u4r_badinput limits'")
     driver.a.run("chmod a+rw /dev/infiniband/uverbs0", check=True)
     result = driver.a.run(command, timeout=60, check=True)
-    assert result.out.startswith("64\n") and "ok limits" in result.out
+    assert result.out.startswith("256\n") and "ok limits" in result.out
 
 
 def test_doctor_finds_nothing_wrong(driver):
