@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
 """What the tests in the guests share.
 
-`lab` is a lab with the default profile that a module's tests share. A module that
-wants another one says so: `LAB = dict(profile="amd", mode="sync")` at its top.
-`driver` is the same with usb4_rdma loaded and its port active on both hosts.
+`lab` is a running lab with the default options. A module that wants others says so at
+its top: `LAB = dict(profile="amd", mode="sync")`. Booting takes longest of all, so
+modules with the same options share one lab, as long as it is in good health; a module
+that leaves traces sets `PRIVATE = True`. `driver` is the same with usb4_rdma loaded
+and its port active on both hosts; `driver.addresses` maps host to address.
+
 After every test both kernels' logs are searched for WARN, BUG and the like.
 """
+
+import json
 
 import pytest
 
@@ -13,11 +18,47 @@ from lab import Lab
 from lab.lab import driver_built
 
 
+class Pool:
+    """The lab that runs just now, if any."""
+
+    def __init__(self):
+        self.key = None
+        self.lab = None
+
+    def get(self, options, private):
+        """The lab for these options: the present one if it fits, else a new one."""
+        key = json.dumps(options, sort_keys=True)
+        if key != self.key or private or not self.healthy():
+            self.drop()
+            self.lab = Lab(**options).up()
+            self.key = None if private else key
+        return self.lab
+
+    def healthy(self):
+        """True if both guests live and neither kernel has complained."""
+        return all(host.alive for host in self.lab.hosts.values()) and \
+            not self.lab.kernel_faults()
+
+    def drop(self):
+        """Ends the present lab."""
+        if self.lab:
+            self.lab.down()
+        self.lab = self.key = None
+
+
+@pytest.fixture(scope="session")
+def pool():
+    """The session's labs: one at a time."""
+    labs = Pool()
+    yield labs
+    labs.drop()
+
+
 @pytest.fixture(scope="module")
-def lab(request):
+def lab(request, pool):
     """A running lab for the tests of one module."""
-    with Lab(**getattr(request.module, "LAB", {})) as running:
-        yield running
+    return pool.get(getattr(request.module, "LAB", {}),
+                    getattr(request.module, "PRIVATE", False))
 
 
 @pytest.fixture(scope="module")

@@ -56,7 +56,7 @@ def up(args):
         say("the lab is up already")
         return 0
     build.stage()
-    options = {"mode": args.mode, "cable": not args.no_cable}
+    options = {"mode": args.mode, "cable": not args.no_cable, "background": True}
     options["profile"] = json.loads(args.profile) if "{" in args.profile else args.profile
     log_path = supervisor.state_dir() / "log"
     with open(log_path, "w", encoding="utf-8") as log:

@@ -27,6 +27,7 @@ class Lab:
     ethernet     True adds an ordinary network card to each guest, joined back to back
     memory, cpus of each guest
     kernel_args  added to the guests' kernel command line
+    background   True for a lab that is mostly idle: it does not wait for others
 
     The hosts are `lab.a` and `lab.b`, and `lab.hosts` by name. `lab.logs` is the
     directory with everything they and the cable wrote.
@@ -34,7 +35,7 @@ class Lab:
 
     def __init__(self, profile="tb4", mode="sparse", rate_mbps=None, latency_us=None,
                  plugged=True, cable=True, ethernet=False, memory="768M", cpus=2,
-                 kernel_args=""):
+                 kernel_args="", background=False):
         names = sorted(profile) if isinstance(profile, dict) else ["a", "b"]
         if len(names) != 2:
             raise LabError("this lab has two hosts")
@@ -50,6 +51,7 @@ class Lab:
         self.vcable = None
         self.logs = None
         self._sockets = None
+        self._background = background
 
     def __enter__(self):
         try:
@@ -70,6 +72,9 @@ class Lab:
     def up(self):
         """Builds what is missing, starts cable and guests, waits until both answer."""
         stage = build.stage()
+        if not self._background:
+            procs.take_slot(places.CACHE,
+                            lambda: say("waiting: other labs keep this machine busy"))
         self.logs = places.new_run_dir()
         self._sockets = places.new_socket_dir()
         say(f"booting {' and '.join(self.profiles)}, logs in {self.logs}")

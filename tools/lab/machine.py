@@ -10,13 +10,15 @@ from . import kvm, places
 # would take a busy TCG machine for one.
 KERNEL_ARGS = ("console=ttyS0 quiet loglevel=4 panic=-1 nokaslr mitigations=off "
                "watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120 net.ifnames=0")
+# Measured, see Documentation/lab.md.
+TCG_FLAGS = ",-la57,-erms,-fsrm"
 
 
 def accel_args():
     """Accelerator and CPU model."""
     if kvm.accelerator() == "kvm":
         return ["-accel", "kvm", "-cpu", "host"]
-    return ["-accel", "tcg,thread=multi", "-cpu", "max"]
+    return ["-accel", "tcg,thread=multi", "-cpu", f"max{TCG_FLAGS}"]
 
 
 def command(name, sockets, logs, stage, options):
@@ -34,7 +36,7 @@ def command(name, sockets, logs, stage, options):
             "-object", f"memory-backend-memfd,id=mem,size={options['memory']},share=on",
             "-m", options["memory"], "-smp", str(options["cpus"]),
             "-nodefaults", "-display", "none", "-no-reboot",
-            "-kernel", places.kernel() / "vmlinuz", "-initrd", image / "initrd",
+            "-kernel", image / "vmlinux", "-initrd", image / "initrd",
             "-append", f"{KERNEL_ARGS} u4r.host={name} {options.get('kernel_args', '')}",
             "-drive", f"file={image / 'disk.ext4'},format=raw,if=virtio,snapshot=on",
             "-serial", f"file:{pathlib.Path(logs) / 'console.log'}",

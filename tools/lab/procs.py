@@ -3,13 +3,17 @@
 
 import atexit
 import ctypes
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import time
 
 PR_SET_PDEATHSIG = 1
+SLOT_TAKEN = "U4R_SLOT_TAKEN"
 _children = []
+_slots = []
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -34,6 +38,34 @@ def spawn(argv, log, **options):
             preexec_fn=lambda: _tie_to_parent(parent), **options)
     _children.append(child)
     return child
+
+
+def take_slot(folder, waiting):
+    """Takes one of as many slots as the machine has CPUs, for the rest of this process.
+
+    A lab keeps two CPUs busy, so a third at once would only make all of them slow. A
+    process takes one slot for all of its labs, and its children share it: whoever held
+    one and waited for another could wait for ever. `waiting()` is called once if there
+    is a wait.
+    """
+    if SLOT_TAKEN in os.environ:
+        return
+    told = False
+    while SLOT_TAKEN not in os.environ:
+        for number in range(max(1, os.cpu_count() or 1)):
+            file = open(folder / f".slot-{number}", "w", encoding="ascii")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.close()
+                continue
+            _slots.append(file)
+            os.environ[SLOT_TAKEN] = "1"
+            return
+        if not told:
+            waiting()
+            told = True
+        time.sleep(0.5)
 
 
 def stop(child, patience=5):
