@@ -204,6 +204,8 @@ impl<B: FrameBuf> Qp<B> {
             h.ack_tx_seq = self.rsp.rx.latest();
         } else {
             self.counters.tx_rnr += 1;
+            // It acknowledges, too.
+            self.rsp.rx.forgive();
             h.opcode = syndrome::RNR;
             h.psn = self.rsp.rx.next();
             h.ack_tx_seq = self.rsp.rnr_seq;
