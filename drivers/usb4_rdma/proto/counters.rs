@@ -7,6 +7,7 @@ use super::wire::BadFrame;
 macro_rules! counters {
     ($(#[$m:meta])* $name:ident { $($(#[$fm:meta])* $field:ident,)* }) => {
         $(#[$m])*
+        /// Numbers of events since the start.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct $name { $($(#[$fm])* pub $field: u64,)* }
 

@@ -75,6 +75,7 @@ pub enum Access {
     RemoteAtomic,
 }
 
+/// An atomic operation on 8 bytes, values in host order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtomicOp {
     CmpSwap { compare: u64, swap: u64 },

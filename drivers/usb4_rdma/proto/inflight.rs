@@ -98,10 +98,12 @@ impl Inflight {
         self.tail = 0;
     }
 
+    /// Nothing is in flight.
     pub const fn is_empty(&self) -> bool {
         self.head == self.tail
     }
 
+    /// Every slot is taken.
     pub const fn is_full(&self) -> bool {
         self.tail.wrapping_sub(self.head) as usize >= MAX_INFLIGHT
     }
@@ -111,6 +113,7 @@ impl Inflight {
         slot_of(self.tail)
     }
 
+    /// Puts a request into the slot that `tail_slot` named.
     pub fn push(&mut self, r: Request) {
         self.slots[slot_of(self.tail)] = r;
         self.tail = self.tail.wrapping_add(1);
@@ -152,10 +155,12 @@ impl Inflight {
         self.cur = self.cur.wrapping_add(1);
     }
 
+    /// The request in a slot.
     pub const fn get(&self, slot: usize) -> &Request {
         &self.slots[slot % MAX_INFLIGHT]
     }
 
+    /// The request in a slot, to change.
     pub fn get_mut(&mut self, slot: usize) -> &mut Request {
         &mut self.slots[slot % MAX_INFLIGHT]
     }

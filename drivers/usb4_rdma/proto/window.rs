@@ -55,22 +55,27 @@ impl Bits {
         Bits::from_view(base, &low(n))
     }
 
+    /// Is the bit of `psn` set?
     pub const fn get(&self, psn: u32) -> bool {
         self.0[psn as usize / 64 % WORDS] >> (psn % 64) & 1 != 0
     }
 
+    /// Sets the bit of `psn`.
     pub fn set(&mut self, psn: u32) {
         self.0[psn as usize / 64 % WORDS] |= 1 << (psn % 64);
     }
 
+    /// Clears the bit of `psn`.
     pub fn clear(&mut self, psn: u32) {
         self.0[psn as usize / 64 % WORDS] &= !(1 << (psn % 64));
     }
 
+    /// No bit is set.
     pub fn is_empty(&self) -> bool {
         self.0 == [0; WORDS]
     }
 
+    /// Bits set.
     pub fn count(&self) -> u32 {
         self.0.iter().fold(0, |n, w| n + w.count_ones())
     }
