@@ -80,8 +80,8 @@ pub(super) struct Rx {
     pub(super) held: u32,
     pub(super) counters: LaneCounters,
     pub(super) bad: BadFrames,
-    /// Frames that lay there without an interrupt, found by the poll.
-    pub(super) stranded: u64,
+    /// Batches that the poll found before an interrupt told of them.
+    pub(super) polled: u64,
     /// Frames that came before there was a device for them.
     pub(super) unclaimed: u64,
 }
@@ -159,7 +159,7 @@ impl Lane {
             held: 0,
             counters: LaneCounters::ZERO,
             bad: BadFrames::default(),
-            stranded: 0,
+            polled: 0,
             unclaimed: 0,
         };
         let link = link.clone();
@@ -285,7 +285,7 @@ impl Lane {
     pub(super) fn tick(this: &Arc<Self>, now: u64) -> Option<u64> {
         if let Port::Ring(ring) = &this.port {
             if ring.poke() {
-                this.rx.lock().stranded += 1;
+                this.rx.lock().polled += 1;
             }
         }
         let (ask, next) = {

@@ -56,10 +56,10 @@ fn write_lane(f: &mut Formatter<'_>, lane: &Lane) -> FmtResult {
         let credit = tx.credit.as_ref().map_or(0, |credit| credit.credit());
         (tx.counters, tx.no_buffer, tx.no_credit, credit)
     };
-    let (bad, held, stranded, unclaimed, posted) = {
+    let (bad, held, polled, unclaimed, posted) = {
         let rx = lane.rx.lock();
         all.add(&rx.counters);
-        (rx.bad, rx.held, rx.stranded, rx.unclaimed, rx.credit.posted())
+        (rx.bad, rx.held, rx.polled, rx.unclaimed, rx.credit.posted())
     };
     let number = lane.number();
     let mut result = Ok(());
@@ -72,7 +72,7 @@ fn write_lane(f: &mut Formatter<'_>, lane: &Lane) -> FmtResult {
     line("tx_no_buffer", no_buffer);
     line("tx_no_credit", no_credit);
     line("tx_credit", u64::from(credit));
-    line("rx_stranded", stranded);
+    line("rx_polled", polled);
     line("rx_unclaimed", unclaimed);
     line("rx_held", u64::from(held));
     line("rx_posted", u64::from(posted));
