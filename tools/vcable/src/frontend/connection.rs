@@ -78,6 +78,7 @@ fn serve(mut stream: UnixStream, device: &mut Device) -> io::Result<()> {
         if settle {
             device.engine.settle();
         }
+        sys::look_for_message(&stream);
     }
     Ok(())
 }
