@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """The lab as a whole: guests, cable, and the driver loaded in them."""
 
-import concurrent.futures
 import os
 import shutil
+import threading
 
 from . import build, places, procs
 from .cable import Cable
@@ -104,10 +104,27 @@ class Lab:
             self._sockets = None
 
     def each(self, action):
-        """Calls `action(host)` for both hosts at once; a dict of what it returned."""
-        with concurrent.futures.ThreadPoolExecutor(len(self.hosts)) as pool:
-            futures = {name: pool.submit(action, host) for name, host in self.hosts.items()}
-            return {name: future.result() for name, future in futures.items()}
+        """Calls `action(host)` for both hosts at once; a dict of what it returned.
+
+        The threads are daemons, so that a signal ends the lab although they still wait.
+        """
+        results, errors = {}, []
+
+        def call(name, host):
+            try:
+                results[name] = action(host)
+            except Exception as error:  # handed on to the caller
+                errors.append(error)
+
+        threads = [threading.Thread(target=call, args=item, daemon=True)
+                   for item in self.hosts.items()]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
+        return results
 
     def run(self, command, timeout=60, check=True):
         """Runs one command on both hosts at once; a dict of Results."""
