@@ -194,7 +194,6 @@ impl Fabric {
             ends,
             plugged: false,
             state: LinkState::Down,
-            bonded: false,
             limits,
             lanes: [Lane::default(), Lane::default()],
         });

@@ -184,7 +184,6 @@ pub(crate) struct Cable {
     pub ends: [Plug; 2],
     pub plugged: bool,
     pub state: LinkState,
-    pub bonded: bool,
     pub limits: LinkLimits,
     /// `lanes[0]` carries frames from `ends[0]` to `ends[1]`.
     pub lanes: [Lane; 2],

@@ -144,12 +144,6 @@ impl Router {
         self.adapter_reg(adapter, LANE_CS_1) & LANE_CS_1_LD != 0
     }
 
-    /// Whether lane bonding was asked for on this lane adapter, and by this end.
-    pub fn bonding(&self, adapter: u8) -> (bool, bool) {
-        let r = self.adapter_reg(adapter, LANE_CS_1);
-        (r & LANE_CS_1_TARGET_WIDTH == LANE_CS_1_TARGET_WIDTH, r & LANE_CS_1_LB != 0)
-    }
-
     /// Shows a link's state in a lane adapter; absent adapters stay so.
     pub fn show_lane(&mut self, adapter: u8, view: LaneView) {
         let a = &mut self.adapters[usize::from(adapter)];

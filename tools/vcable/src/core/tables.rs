@@ -47,7 +47,6 @@ pub(crate) const LANE_CAP: usize = ADP_BASE_LEN;
 pub(crate) const LANE_CAP_LEN: usize = 3;
 pub(crate) const LANE_CS_0: usize = LANE_CAP;
 pub(crate) const LANE_CS_1: usize = LANE_CAP + 1;
-pub(crate) const LANE_CS_1_TARGET_WIDTH: u32 = 3 << 4;
 pub(crate) const LANE_CS_1_LD: u32 = 1 << 14;
 pub(crate) const LANE_CS_1_LB: u32 = 1 << 15;
 /// Read-only part of LANE_ADP_CS_1: current speed, current width, adapter state.

@@ -37,6 +37,11 @@ pub fn run(engine: &Engine, request: &Value) -> Result<Value, String> {
             engine.with(|fabric, _| fabric.clear_faults());
             Ok(json!({}))
         }
+        "reset" => engine.with(|fabric, now| {
+            let host = fields.host(fabric)?.ok_or("host is missing")?;
+            fabric.host_reset(host, now);
+            Ok(json!({}))
+        }),
         "inject" => engine.with(|fabric, now| inject(&fields, fabric, now)),
         "counters" => Ok(counters(engine)),
         "shutdown" => Ok(json!({"stopping": true})),
@@ -161,6 +166,8 @@ mod tests {
             (json!({"cmd": "fault", "kind": "drop", "hop": 70000}), "hop is over"),
             (json!({"cmd": "fault", "kind": "drop", "direction": "up"}), "unknown direction"),
             (json!({"cmd": "inject", "hop": 1}), "host is missing"),
+            (json!({"cmd": "reset"}), "host is missing"),
+            (json!({"cmd": "reset", "host": "z"}), "no host"),
         ];
         for (request, reason) in refusals {
             let error = refusal(request.clone());

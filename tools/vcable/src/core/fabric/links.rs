@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Links: up and down, what both ends' registers show, plug events, bonding.
+//! Links: up and down, what both ends' registers show, plug events.
 
 use super::super::host::Host;
 use super::super::link::{negotiate, LinkState, TRAINING_NS};
@@ -44,8 +44,7 @@ impl Fabric {
             (true, LinkState::Down) => {
                 self.cables[cable].state = LinkState::Training { until: now + TRAINING_NS };
             }
-            (true, LinkState::Up) => self.look_at_bonding(cable),
-            (true, LinkState::Training { .. }) => {}
+            (true, LinkState::Up | LinkState::Training { .. }) => {}
         }
         self.show(cable);
     }
@@ -74,26 +73,10 @@ impl Fabric {
     fn take_down(&mut self, cable: usize) {
         let c = &mut self.cables[cable];
         c.state = LinkState::Down;
-        c.bonded = false;
         c.lanes.iter_mut().for_each(|l| l.cut());
         for e in c.ends {
             self.hosts[e.host.0].ports[e.port].hotplug.link(false);
         }
-    }
-
-    /// A link becomes two lanes wide when both ends target that on both of theirs and one
-    /// has asked for it.
-    fn look_at_bonding(&mut self, cable: usize) {
-        let ends = self.cables[cable].ends;
-        let mut asked = false;
-        let both = ends.iter().all(|e| {
-            let router = &self.hosts[e.host.0].router;
-            let (t0, b0) = router.bonding(e.adapter());
-            let (t1, _) = router.bonding(e.adapter() + 1);
-            asked |= b0;
-            t0 && t1 && !router.lane_disabled(e.adapter() + 1)
-        });
-        self.cables[cable].bonded = both && asked;
     }
 
     /// Shows a link's state in the lane adapters of both ends.
@@ -102,7 +85,6 @@ impl Fabric {
         let [a, b] = c.ends.map(|e| &self.hosts[e.host.0].profile);
         let dual_possible = a.widths & b.widths & 2 != 0;
         let (speed, width) = negotiate(a, b);
-        let width = if c.bonded { 2 } else { width };
         let (plugged, link, ends) = (c.plugged, c.state, c.ends);
         for e in ends {
             let router = &mut self.hosts[e.host.0].router;
@@ -158,7 +140,6 @@ impl Fabric {
             h.router.lock(e.adapter());
             h.ports[e.port].hotplug.link(true);
         }
-        self.look_at_bonding(cable);
         self.show(cable);
     }
 
