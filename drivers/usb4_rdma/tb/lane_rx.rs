@@ -32,11 +32,17 @@ impl FrameSink for Lane {
                 return this.give_back(frame, false);
             }
         };
-        this.account(&header);
+        let update_due = this.account(&header);
         if header.kind == Kind::Lane {
-            return this.give_back(frame, false);
+            this.give_back(frame, false);
+        } else {
+            Self::hand_up(this, frame, header);
         }
-        Self::hand_up(this, frame, header);
+        // Not only at the end of the batch, which may be a whole ring: the sender
+        // would stand still meanwhile.
+        if update_due {
+            this.update_if_due();
+        }
     }
 
     fn batch_end(this: &Arc<Self>) {
@@ -50,18 +56,20 @@ impl FrameSink for Lane {
 }
 
 impl Lane {
-    /// Credits, both ways.
-    fn account(&self, header: &Header) {
-        {
+    /// Credits, both ways. Whether the peer is to be told of free buffers.
+    fn account(&self, header: &Header) -> bool {
+        let update_due = {
             let mut rx = self.rx.lock();
             let rx = &mut *rx;
             rx.credit.on_frame(header, &mut rx.counters);
-        }
+            rx.credit.update_due()
+        };
         let mut tx = self.tx.lock();
         let tx = &mut *tx;
         if let Some(credit) = &mut tx.credit {
             credit.on_frame(header, &mut tx.counters);
         }
+        update_due
     }
 
     /// Gives a frame to the device, if there is one yet.

@@ -185,6 +185,8 @@ pub(crate) struct Batch {
 
 impl Batch {
     const SIZE: usize = 32;
+    /// Frames after which a long batch is finished in part.
+    const PART: u32 = 32;
 
     /// An empty batch; one for each drainer.
     pub(crate) const fn new() -> Self {
@@ -211,19 +213,27 @@ impl Batch {
                 qp.finish();
             }
         }
+        // A ring may come full at once: its sender must not wait for all of it.
+        if self.frames % Self::PART == 0 {
+            self.finish();
+        }
         true
     }
 
-    /// The end of the batch: acknowledgements go out, senders go on, completion
-    /// queues are notified.
+    /// The end of the batch.
     pub(crate) fn end(&mut self) {
+        self.finish();
+        self.frames = 0;
+        self.last = None;
+    }
+
+    /// Acknowledgements go out, senders go on, completion queues are notified.
+    fn finish(&mut self) {
         for place in self.touched.iter_mut().take(self.count) {
             if let Some(qp) = place.take() {
                 qp.finish();
             }
         }
         self.count = 0;
-        self.frames = 0;
-        self.last = None;
     }
 }
