@@ -297,6 +297,7 @@ fn control_socket() {
     let cable = Cable::start("control");
     assert_eq!(cable.control(r#"{"cmd":"plugged","cable":"c0"}"#)["plugged"], false);
     assert_eq!(cable.control(r#"{"cmd":"plug","cable":"c0"}"#), json!({"ok": true}));
+    assert_eq!(cable.control(r#"{"cmd":"reset","host":"a"}"#)["ok"], true);
     assert_eq!(cable.control(r#"{"cmd":"plugged","cable":"c0"}"#)["plugged"], true);
     let fault = r#"{"cmd":"fault","kind":"drop","seed":3,"one_in":100,"host":"a","hop":1}"#;
     assert_eq!(cable.control(fault)["ok"], true);

@@ -22,8 +22,15 @@ pub fn run(engine: &Engine, request: &Value) -> Result<Value, String> {
             fabric.unplug(fields.cable(fabric)?, now);
             Ok(json!({}))
         }),
-        "plugged" => engine
-            .with(|fabric, _| Ok(json!({"plugged": fabric.is_plugged(fields.cable(fabric)?)}))),
+        "plugged" => engine.with(|fabric, _| {
+            let cable = fields.cable(fabric)?;
+            Ok(json!({"plugged": fabric.is_plugged(cable), "up": fabric.is_up(cable)}))
+        }),
+        "reset" => engine.with(|fabric, now| {
+            let host = fields.host(fabric)?.ok_or("host is missing")?;
+            fabric.host_reset(host, now);
+            Ok(json!({}))
+        }),
         "link" => engine.with(|fabric, _| {
             let cable = fields.cable(fabric)?;
             fabric.set_limits(cable, fields.limits(fabric.profile_rate_mbps(cable))?);
@@ -166,6 +173,7 @@ mod tests {
             (json!({"cmd": "fault", "kind": "drop", "hop": 70000}), "hop is over"),
             (json!({"cmd": "fault", "kind": "drop", "direction": "up"}), "unknown direction"),
             (json!({"cmd": "inject", "hop": 1}), "host is missing"),
+            (json!({"cmd": "reset"}), "host is missing"),
             (json!({"cmd": "reset"}), "host is missing"),
             (json!({"cmd": "reset", "host": "z"}), "no host"),
         ];
