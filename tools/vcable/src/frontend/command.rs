@@ -44,11 +44,6 @@ pub fn run(engine: &Engine, request: &Value) -> Result<Value, String> {
             engine.with(|fabric, _| fabric.clear_faults());
             Ok(json!({}))
         }
-        "reset" => engine.with(|fabric, now| {
-            let host = fields.host(fabric)?.ok_or("host is missing")?;
-            fabric.host_reset(host, now);
-            Ok(json!({}))
-        }),
         "inject" => engine.with(|fabric, now| inject(&fields, fabric, now)),
         "counters" => Ok(counters(engine)),
         "shutdown" => Ok(json!({"stopping": true})),

@@ -71,7 +71,7 @@ impl Fabric {
         let mut moved = 0;
         while moved < most {
             let front = self.cables[cable].lanes[end].flows[flow].frames.front();
-            if !front.is_some_and(|f| f.deliver_at <= now) {
+            if front.is_none_or(|f| f.deliver_at > now) {
                 break;
             }
             let stuck = to.is_some_and(|to| {
