@@ -169,7 +169,6 @@ mod tests {
             (json!({"cmd": "fault", "kind": "drop", "direction": "up"}), "unknown direction"),
             (json!({"cmd": "inject", "hop": 1}), "host is missing"),
             (json!({"cmd": "reset"}), "host is missing"),
-            (json!({"cmd": "reset"}), "host is missing"),
             (json!({"cmd": "reset", "host": "z"}), "no host"),
         ];
         for (request, reason) in refusals {
