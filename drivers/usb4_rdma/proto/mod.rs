@@ -23,6 +23,7 @@ pub mod qp_state;
 pub mod qp_tx;
 pub mod requester;
 pub mod responder;
+pub mod ride;
 pub mod rtt;
 pub mod rx_stream;
 pub mod seq;

@@ -14,6 +14,7 @@ use super::env::{Env, FrameBuf};
 use super::qp_state::{check, ModifyError, QpAttrs, QpKind, QpState};
 use super::requester::Requester;
 use super::responder::{Phase, Responder};
+use super::ride::Ride;
 use super::rtt::Rtt;
 use super::status::{QpEvent, WcStatus};
 use super::timers::{fail_after_ns, RSP_SILENT_PROBES};
@@ -39,7 +40,8 @@ pub struct Wants {
 /// What the driver may tune.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tuning {
-    /// How long an acknowledgement may wait for a DATA frame to ride on; 0: until the end of the batch.
+    /// How long an acknowledgement may wait for a DATA frame to ride on, where waiting has proved worth it
+    /// (ride.rs); 0: never longer than the end of the batch.
     pub ack_delay_ns: u64,
     /// Early frames that this queue pair may hold (`credit::max_held_by_qp`), at most 255.
     pub max_held: u16,
@@ -60,6 +62,7 @@ pub struct Qp<B> {
     pub(super) established: bool,
     /// Which stream sends next when both have data: true for RSP.
     pub(super) rsp_turn: bool,
+    pub(super) ride: Ride,
     pub(super) rtt: Rtt,
     pub(super) req: Requester<B>,
     pub(super) rsp: Responder<B>,
@@ -81,6 +84,7 @@ impl<B: FrameBuf> Qp<B> {
             retry_cnt: 0,
             established: false,
             rsp_turn: false,
+            ride: Ride::ZERO,
             rtt: Rtt::ZERO,
             req: Requester::ZERO,
             rsp: Responder::ZERO,
@@ -106,6 +110,7 @@ impl<B: FrameBuf> Qp<B> {
         self.req.reset();
         self.rsp.start(0);
         self.rtt = Rtt::ZERO;
+        self.ride = Ride::ZERO;
         self.established = false;
         self.state = QpState::Reset;
     }

@@ -79,7 +79,8 @@ impl<B: FrameBuf> Qp<B> {
             return;
         }
         if h.has(flag::ACK_REQ) {
-            rx.owe(now.saturating_add(self.tuning.ack_delay_ns));
+            let wait = self.ride.wait(self.tuning.ack_delay_ns);
+            rx.owe(now.saturating_add(wait));
         }
         match place {
             Place::Next if rsp => self.place_responses(h, frame, now, env),

@@ -32,7 +32,7 @@ impl<B: FrameBuf> Qp<B> {
         }
         if room == Room::Data {
             if let Some(h) = self.data(now, env, out) {
-                return Some(self.encode(h, out));
+                return Some(self.encode(h, now, out));
             }
             if self.state == QpState::Err {
                 return self.poll_in_err(env, out);
@@ -97,13 +97,15 @@ impl<B: FrameBuf> Qp<B> {
 
     /// An acknowledgement that found no data to ride on.
     fn plain_ack(&mut self, now: u64, out: &mut [u8]) -> Option<usize> {
-        if self.req.rx.is_due(now) {
-            Some(self.ack(Channel::Rsp, out))
+        let of = if self.req.rx.is_due(now) {
+            Channel::Rsp
         } else if self.rsp.rx.is_due(now) {
-            Some(self.ack(Channel::Req, out))
+            Channel::Req
         } else {
-            None
-        }
+            return None;
+        };
+        self.ride.alone(now);
+        Some(self.ack(of, out))
     }
 
     /// The next DATA frame; both streams in turn, so that neither starves the other.
@@ -131,8 +133,9 @@ impl<B: FrameBuf> Qp<B> {
     }
 
     /// Adds to a DATA frame what is the queue pair's, and writes it.
-    fn encode(&mut self, mut h: Header, out: &mut [u8]) -> usize {
+    fn encode(&mut self, mut h: Header, now: u64, out: &mut [u8]) -> usize {
         if self.kind == QpKind::Rc {
+            self.ride.data(now, self.tuning.ack_delay_ns);
             self.ride(&mut h);
         }
         self.write(h, out)

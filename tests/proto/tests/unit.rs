@@ -12,6 +12,7 @@ mod unit {
     mod qp_refusal;
     mod qp_state;
     mod qp_uc;
+    mod ride;
     mod rx_stream;
     mod timers_rtt;
     mod tx_stream;
