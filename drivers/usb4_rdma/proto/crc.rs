@@ -34,8 +34,28 @@ const fn tables() -> [[u32; 256]; 8] {
 
 static TABLES: [[u32; 256]; 8] = tables();
 
-const fn byte(v: u32, n: u32) -> usize {
+const fn byte(v: u64, n: u32) -> usize {
     ((v >> (8 * n)) & 0xff) as usize
+}
+
+/// Eight bytes, as a little-endian word.
+#[inline]
+fn step(crc: u32, word: u64) -> u32 {
+    let v = word ^ crc as u64;
+    TABLES[7][byte(v, 0)]
+        ^ TABLES[6][byte(v, 1)]
+        ^ TABLES[5][byte(v, 2)]
+        ^ TABLES[4][byte(v, 3)]
+        ^ TABLES[3][byte(v, 4)]
+        ^ TABLES[2][byte(v, 5)]
+        ^ TABLES[1][byte(v, 6)]
+        ^ TABLES[0][byte(v, 7)]
+}
+
+/// CRC-32C of whole words, as they lie in memory on a little-endian machine.
+#[inline]
+pub fn crc32c_words(words: &[u64]) -> u32 {
+    !words.iter().fold(!0, |crc, w| step(crc, *w))
 }
 
 /// CRC-32C of `data`.
@@ -43,16 +63,8 @@ pub fn crc32c(data: &[u8]) -> u32 {
     let mut crc = !0u32;
     let mut chunks = data.chunks_exact(8);
     for c in &mut chunks {
-        let lo = crc ^ u32::from_le_bytes([c[0], c[1], c[2], c[3]]);
-        let hi = u32::from_le_bytes([c[4], c[5], c[6], c[7]]);
-        crc = TABLES[7][byte(lo, 0)]
-            ^ TABLES[6][byte(lo, 1)]
-            ^ TABLES[5][byte(lo, 2)]
-            ^ TABLES[4][byte(lo, 3)]
-            ^ TABLES[3][byte(hi, 0)]
-            ^ TABLES[2][byte(hi, 1)]
-            ^ TABLES[1][byte(hi, 2)]
-            ^ TABLES[0][byte(hi, 3)];
+        let word = u64::from_le_bytes([c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]]);
+        crc = step(crc, word);
     }
     for &b in chunks.remainder() {
         crc = (crc >> 8) ^ TABLES[0][((crc ^ b as u32) & 0xff) as usize];
