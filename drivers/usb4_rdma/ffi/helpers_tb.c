@@ -234,11 +234,7 @@ bool u4r_domain_present(const struct tb_service_driver *driver)
 	return bus_for_each_dev(driver->driver.bus, NULL, NULL, u4r_match_domain) != 0;
 }
 
-/*
- * tb_unregister_protocol_handler() does not wait for a callback that was chosen
- * just before: such a thread is between two instructions of the thunderbolt core
- * or in our callback, which does not sleep. So wait until every thread slept.
- */
+/* Waits until every thread has slept or run in user space once. */
 void u4r_quiesce_callbacks(void)
 {
 	synchronize_rcu_tasks();

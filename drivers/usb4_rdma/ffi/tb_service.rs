@@ -7,6 +7,7 @@ use super::bindings;
 use super::tb_xdomain::Xdomain;
 use core::ptr::NonNull;
 use kernel::prelude::*;
+use kernel::sync::atomic::{Acquire, Atomic, Relaxed, Release};
 use kernel::sync::Arc;
 use kernel::types::Opaque;
 
@@ -234,12 +235,17 @@ pub(crate) trait MessageSink: Send + Sync + 'static {
     fn message(&self, words: &[u8]);
 }
 
-/// A registered handler. Dropping it waits until no callback can run.
-pub(crate) struct ProtocolHandler<T: MessageSink> {
-    handler: Pin<KBox<Opaque<bindings::tb_protocol_handler>>>,
+/// What the core holds: the handler comes first, so it leads to the rest.
+#[repr(C)]
+struct Handler<T> {
+    raw: Opaque<bindings::tb_protocol_handler>,
     sink: Arc<T>,
-    _uuid: &'static Uuid,
+    /// Callbacks under way.
+    running: Atomic<u32>,
 }
+
+/// A registered handler. Dropping it waits until no callback can run.
+pub(crate) struct ProtocolHandler<T: MessageSink>(Pin<KBox<Handler<T>>>);
 
 // SAFETY: the core locks its list; the sink is shared.
 unsafe impl<T: MessageSink> Send for ProtocolHandler<T> {}
@@ -253,48 +259,59 @@ impl<T: MessageSink> ProtocolHandler<T> {
     ///
     /// `ENOMEM`, `EINVAL`.
     pub(crate) fn new(uuid: &'static Uuid, sink: Arc<T>) -> Result<Self> {
-        let handler = KBox::pin(Opaque::<bindings::tb_protocol_handler>::zeroed(), GFP_KERNEL)?;
-        // SAFETY: ours alone until it is registered; the sink outlives it.
+        let handler = KBox::pin(
+            Handler {
+                raw: Opaque::<bindings::tb_protocol_handler>::zeroed(),
+                sink,
+                running: Atomic::new(0),
+            },
+            GFP_KERNEL,
+        )?;
+        // SAFETY: ours alone until it is registered; pinned, and freed only after
+        // it was unregistered and no callback runs.
         let ret = unsafe {
-            let raw = &mut *handler.get();
+            let raw = &mut *handler.raw.get();
             raw.uuid = uuid.as_ptr();
             raw.callback = Some(message::<T>);
-            raw.data = Arc::as_ptr(&sink).cast_mut().cast();
-            bindings::tb_register_protocol_handler(handler.get())
+            raw.data = (&raw const *handler).cast_mut().cast();
+            bindings::tb_register_protocol_handler(handler.raw.get())
         };
         kernel::error::to_result(ret)?;
-        Ok(Self {
-            handler,
-            sink,
-            _uuid: uuid,
-        })
+        Ok(Self(handler))
     }
 }
 
 impl<T: MessageSink> Drop for ProtocolHandler<T> {
     fn drop(&mut self) {
-        // SAFETY: registered in `new`. A callback chosen just before runs to its end
-        // within the second call, because it does not sleep.
+        // SAFETY: registered in `new`. The core does not wait for a callback that it
+        // chose just before: after the first wait such a one is counted, after the
+        // second it has left our code.
         unsafe {
-            bindings::tb_unregister_protocol_handler(self.handler.get());
+            bindings::tb_unregister_protocol_handler(self.0.raw.get());
             bindings::u4r_quiesce_callbacks();
         }
-        let _ = &self.sink;
+        while self.0.running.load(Acquire) != 0 {
+            kernel::time::delay::fsleep(kernel::time::Delta::from_millis(1));
+        }
+        // SAFETY: callable in process context.
+        unsafe { bindings::u4r_quiesce_callbacks() };
     }
 }
 
 /// # Safety
 ///
-/// Called by the core for a handler of `ProtocolHandler<T>`.
+/// Called by the core for the handler of a `Handler<T>`.
 unsafe extern "C" fn message<T: MessageSink>(
     buffer: *const c_void,
     size: usize,
     data: *mut c_void,
 ) -> c_int {
-    // SAFETY: the core's buffer has this size; the sink lives until the handler is gone.
-    unsafe {
-        let bytes = core::slice::from_raw_parts(buffer.cast::<u8>(), size);
-        (*data.cast::<T>()).message(bytes);
-    }
+    // SAFETY: the handler lives until no callback runs.
+    let handler = unsafe { &*data.cast::<Handler<T>>() };
+    handler.running.fetch_add(1, Relaxed);
+    // SAFETY: the core's buffer has this size.
+    let bytes = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), size) };
+    handler.sink.message(bytes);
+    handler.running.fetch_sub(1, Release);
     1
 }
