@@ -266,10 +266,12 @@ impl<B: FrameBuf> Qp<B> {
         }
     }
 
-    /// ERR because of something that the program cannot see in a completion of its own.
-    pub(super) fn go_err<E: Env>(&mut self, event: QpEvent, env: &mut E) {
+    /// ERR because of what the peer asked for; an event tells the program what no completion does.
+    pub(super) fn go_err<E: Env>(&mut self, event: Option<QpEvent>, env: &mut E) {
         self.state = QpState::Err;
-        env.event(event);
+        if let Some(event) = event {
+            env.event(event);
+        }
         self.flush(env);
     }
 

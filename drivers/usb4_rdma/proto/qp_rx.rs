@@ -126,10 +126,15 @@ impl<B: FrameBuf> Qp<B> {
                     return;
                 }
                 Placed::Refused(nak, event) => {
-                    if nak == Nak::RemInvReq {
+                    if nak == Nak::RemInvReq && event.is_some() {
                         self.counters.rx_violation += 1;
                     }
                     self.rsp.refuse(Refusal { syndrome: nak as u8, psn: h.psn, msn: h.msn, event });
+                    return;
+                }
+                Placed::Failed => {
+                    let syndrome = Nak::RemOp as u8;
+                    self.rsp.refuse(Refusal { syndrome, psn: h.psn, msn: h.msn, event: None });
                     return;
                 }
             }
@@ -294,7 +299,7 @@ impl<B: FrameBuf> Qp<B> {
                 self.counters.rx_data += 1;
                 self.counters.rx_bytes += u64::from(h.payload_len);
             }
-            Placed::Refused(_, QpEvent::Fatal) => self.go_err(QpEvent::Fatal, env),
+            Placed::Failed => self.go_err(None, env),
             Placed::NotReady | Placed::Refused(..) => {
                 self.counters.uc_dropped += 1;
                 self.rsp.end_message();

@@ -12,6 +12,10 @@ use super::tx_stream::{Next, TxStream};
 use super::wire::{flag, op, Header, Kind};
 use super::{HEADER_BYTES, MAX_RD_ATOMIC, PAYLOAD_BYTES};
 
+/// Entries flushed in one go: more than a send queue holds, but a program that goes on posting meanwhile
+/// does not keep us here for ever.
+const FLUSH_AT_ONCE: u32 = 1 << 16;
+
 /// Requester half of a queue pair: sends stream REQ, receives stream RSP.
 pub struct Requester<B> {
     pub tx: TxStream,
@@ -333,16 +337,18 @@ impl<B: FrameBuf> Requester<B> {
         self.rnr_until = 0;
         self.probe_due = false;
         self.stalled = true;
-        loop {
+        for _ in 0..FLUSH_AT_ONCE {
             let slot = self.inflight.tail_slot();
             if env.next_send(slot).is_none() {
-                break;
+                self.sq_ready = false;
+                return;
             }
             self.inflight.push(Request::ZERO);
             self.inflight.pop();
             env.send_done(slot, WcStatus::WrFlushErr, 0);
         }
-        self.sq_ready = false;
+        // The rest is for the next `poll_tx`.
+        self.sq_ready = true;
     }
 
     /// Places the next frame of stream RSP. False: it belongs to nothing; the request that waited for a

@@ -18,8 +18,10 @@ pub enum Placed {
     Done,
     /// No receive entry.
     NotReady,
-    /// Refused for good; with the event to raise.
-    Refused(Nak, QpEvent),
+    /// Refused for good; with the event to raise, none where a receive entry has completed in error.
+    Refused(Nak, Option<QpEvent>),
+    /// A receive entry is bad or cannot be written; it has completed in error.
+    Failed,
 }
 
 /// A READ or atomic to answer.
@@ -67,7 +69,8 @@ pub struct Refusal {
     pub syndrome: u8,
     pub psn: u32,
     pub msn: u32,
-    pub event: QpEvent,
+    /// To raise when the queue pair goes to ERR.
+    pub event: Option<QpEvent>,
 }
 
 /// Responder half of a queue pair: receives stream REQ, sends stream RSP.
@@ -111,7 +114,7 @@ impl<B: FrameBuf> Responder<B> {
         rx: RxStream::ZERO,
         tx: TxStream::ZERO,
         phase: Phase::Open,
-        refusal: Refusal { syndrome: 0, psn: 0, msn: 0, event: QpEvent::CommEst },
+        refusal: Refusal { syndrome: 0, psn: 0, msn: 0, event: None },
         nak_due: false,
         rnr_seq: 0,
         msn: 0,
@@ -164,7 +167,7 @@ impl<B: FrameBuf> Responder<B> {
 
     /// Places the frame that is next in stream REQ.
     pub fn place<E: Env>(&mut self, h: &Header, data: &[u8], kind: QpKind, env: &mut E) -> Placed {
-        const BAD: Placed = Placed::Refused(Nak::RemInvReq, QpEvent::ReqErr);
+        const BAD: Placed = Placed::Refused(Nak::RemInvReq, Some(QpEvent::ReqErr));
         if h.msg_off == 0 {
             // A new message cannot begin within one. UC ends the old one before it comes here.
             if self.opcode != 0 || (kind == QpKind::Rc && h.msn != self.msn) {
@@ -227,16 +230,15 @@ impl<B: FrameBuf> Responder<B> {
             }
             Some(Err(status)) => {
                 self.recv_open = true;
-                Err(self.recv_failed(h, status, Nak::RemOp, env))
+                self.recv_failed(h, status, env);
+                Err(Placed::Failed)
             }
         }
     }
 
-    fn recv_failed<E: Env>(&mut self, h: &Header, status: WcStatus, nak: Nak, env: &mut E) -> Placed {
+    fn recv_failed<E: Env>(&mut self, h: &Header, status: WcStatus, env: &mut E) {
         self.recv_open = false;
         env.recv_done(RecvDone { status, len: h.msg_len, imm: 0, flags: 0 });
-        let event = if nak == Nak::RemOp { QpEvent::Fatal } else { QpEvent::ReqErr };
-        Placed::Refused(nak, event)
     }
 
     fn place_send<E: Env>(&mut self, h: &Header, data: &[u8], kind: QpKind, env: &mut E) -> Placed {
@@ -245,14 +247,15 @@ impl<B: FrameBuf> Responder<B> {
         }
         if h.msg_len > self.recv_cap {
             // UC keeps the entry and drops the message (IBA 9.8.3.2.2).
-            return match kind {
-                QpKind::Rc => self.recv_failed(h, WcStatus::LocLenErr, Nak::RemInvReq, env),
-                QpKind::Uc => Placed::Refused(Nak::RemInvReq, QpEvent::ReqErr),
-            };
+            if kind == QpKind::Rc {
+                self.recv_failed(h, WcStatus::LocLenErr, env);
+            }
+            return Placed::Refused(Nak::RemInvReq, None);
         }
         if !data.is_empty() {
             if let Err(status) = env.recv_write(h.msg_off, data) {
-                return self.recv_failed(h, status, Nak::RemOp, env);
+                self.recv_failed(h, status, env);
+                return Placed::Failed;
             }
         }
         if !h.has(flag::LAST) {
@@ -260,7 +263,8 @@ impl<B: FrameBuf> Responder<B> {
         }
         if h.has(flag::INVALIDATE) {
             if let Err(nak) = env.invalidate(h.imm) {
-                return self.recv_failed(h, nak.status(), nak, env);
+                self.recv_failed(h, nak.status(), env);
+                return Placed::Refused(nak, None);
             }
         }
         self.recv_complete(h, 0, env);
@@ -444,7 +448,7 @@ impl<B: FrameBuf> Responder<B> {
         if before(self.tail, self.cur) {
             self.cur = self.tail;
         }
-        self.refuse(Refusal { syndrome: nak as u8, psn: p.req_psn, msn: p.msn, event: event_of(nak) });
+        self.refuse(Refusal { syndrome: nak as u8, psn: p.req_psn, msn: p.msn, event: Some(event_of(nak)) });
         // What of it had been sent may have been acknowledged as far as the cut.
         self.on_acked();
     }
@@ -475,7 +479,7 @@ pub const fn event_of(nak: Nak) -> QpEvent {
 }
 
 const fn refused(nak: Nak) -> Placed {
-    Placed::Refused(nak, event_of(nak))
+    Placed::Refused(nak, Some(event_of(nak)))
 }
 
 fn response_header(p: &Pending, psn: u32) -> Header {

@@ -122,6 +122,37 @@ impl Bench {
         }
     }
 
+    /// Connects end 0 to itself.
+    pub fn loop_back(&mut self) {
+        let env = &self.ends[0].env;
+        let plan = (env.mine.clone(), env.mine_done.clone());
+        let mut env = SimEnv::new(QpKind::Rc, plan.clone(), plan, 0);
+        env.posted = env.mine.msgs.len();
+        env.recv_posted = env.recvs_wanted();
+        self.ends[0].env = env;
+        self.modify(0, QpAttrs::default());
+        self.modify(0, QpAttrs { state: QpState::Init, ..QpAttrs::default() });
+        let rtr = QpAttrs {
+            state: QpState::Rtr,
+            dest_qpn: Some(1),
+            rq_psn: Some(PSN[0]),
+            max_dest_rd_atomic: Some(1),
+            min_rnr_timer: Some(12),
+            ..QpAttrs::default()
+        };
+        let rts = QpAttrs {
+            state: QpState::Rts,
+            sq_psn: Some(PSN[0]),
+            max_rd_atomic: Some(1),
+            timeout: Some(14),
+            retry_cnt: Some(7),
+            rnr_retry: Some(7),
+            ..QpAttrs::default()
+        };
+        self.modify(0, rtr);
+        self.modify(0, rts);
+    }
+
     /// Once more from RESET.
     pub fn reconnect(&mut self, s: Setup) {
         self.connect(s);

@@ -163,6 +163,24 @@ fn a_server_in_rtr_acknowledges_and_answers() {
 }
 
 #[test]
+fn a_queue_pair_may_be_connected_to_itself() {
+    let msgs = vec![msg(SendOp::Send, 3 * P), msg(SendOp::Read, 3 * P), with(msg(SendOp::Write, 9), SendWr::IMM)];
+    let mut b = Bench::new(RC, msgs, vec![]);
+    b.loop_back();
+    loop {
+        let frames = b.send(0);
+        b.now += 10_000;
+        frames.iter().for_each(|f| b.deliver(0, f));
+        if frames.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(b.ends[0].env.sent.len(), 3);
+    assert_eq!(b.ends[0].env.recv_ok, 2);
+    assert!(b.ends[0].qp.is_idle());
+}
+
+#[test]
 fn a_fence_waits_for_reads() {
     let msgs = vec![msg(SendOp::Read, 8), with(msg(SendOp::Send, 8), SendWr::FENCE), msg(SendOp::Send, 8)];
     let mut b = Bench::new(RC, msgs, vec![]);

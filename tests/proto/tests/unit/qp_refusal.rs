@@ -103,15 +103,15 @@ fn each_fault_ends_with_its_status() {
     bad_read.wr.rkey ^= 1;
     let mut bad_atomic = msg(SendOp::FetchAdd, 8);
     bad_atomic.wr.rkey ^= 1;
-    // message, its status, the peer's receive status, the peer's event
+    // message, its status, the peer's receive status, the peer's event; the peer goes to ERR with either.
     let table = [
         (spoilt(bad_key, Fault::BadKey), RemAccessErr, None, Some(QpEvent::AccessErr)),
         (spoilt(bad_read, Fault::BadKey), RemAccessErr, None, Some(QpEvent::AccessErr)),
         (spoilt(bad_atomic, Fault::BadKey), RemAccessErr, None, Some(QpEvent::AccessErr)),
         (read(Fault::ReadGone), RemAccessErr, None, Some(QpEvent::AccessErr)),
-        (send(Fault::TooLong), RemInvReqErr, Some(LocLenErr), Some(QpEvent::ReqErr)),
-        (send(Fault::BadRecv), RemOpErr, Some(LocQpOpErr), Some(QpEvent::Fatal)),
-        (send(Fault::RecvWrite), RemOpErr, Some(LocProtErr), Some(QpEvent::Fatal)),
+        (send(Fault::TooLong), RemInvReqErr, Some(LocLenErr), None),
+        (send(Fault::BadRecv), RemOpErr, Some(LocQpOpErr), None),
+        (send(Fault::RecvWrite), RemOpErr, Some(LocProtErr), None),
         (send(Fault::Gather), LocProtErr, None, None),
         (send(Fault::BadEntry), LocQpOpErr, None, None),
         (read(Fault::Scatter), LocProtErr, None, None),
@@ -128,9 +128,10 @@ fn each_fault_ends_with_its_status() {
         assert_eq!(b.ends[0].qp.state(), QpState::Err);
         assert_eq!(b.ends[1].env.recv_bad.first(), recv.as_ref(), "{what:?}");
         assert_eq!(b.ends[1].env.events.last(), event.as_ref(), "{what:?}");
-        let died = if event.is_some() { QpState::Err } else { QpState::Rts };
-        assert_eq!(b.ends[1].qp.state(), died, "{what:?}");
-        if event.is_some() {
+        let died = event.is_some() || recv.is_some();
+        let state = if died { QpState::Err } else { QpState::Rts };
+        assert_eq!(b.ends[1].qp.state(), state, "{what:?}");
+        if died {
             assert_eq!(b.ends[1].env.recvs_done(), b.ends[1].env.recv_posted);
         }
     }
