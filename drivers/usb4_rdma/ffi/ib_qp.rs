@@ -352,8 +352,7 @@ pub(super) unsafe extern "C" fn post_send(
     let state = unsafe { QpObject::state(qp) };
     if wr.is_null() && !state.is_kernel() {
         // A program's doorbell: its entries stand in the shared ring.
-        state.doorbell();
-        return 0;
+        return errno(state.doorbell());
     }
     let mut next = wr;
     let mut result = Ok(());

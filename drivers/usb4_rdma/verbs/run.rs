@@ -19,6 +19,7 @@ use crate::proto::qp::Room;
 use crate::proto::qp_state::QpState;
 use crate::proto::status;
 use crate::tb::{Kind, RxBuf, Sent};
+use kernel::prelude::*;
 use kernel::sync::Arc;
 
 /// Frames that are sent under one hold of the lock.
@@ -26,14 +27,21 @@ const BURST: usize = 32;
 
 impl Qp {
     /// Entries were posted.
-    pub(crate) fn doorbell(self: &Arc<Self>) {
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the queue pair cannot send in its state; nothing was taken.
+    pub(crate) fn doorbell(self: &Arc<Self>) -> Result {
+        let mut result = Ok(());
         self.work(|inner, _now| {
-            inner.core.notify_sq();
-            if inner.core.state() == QpState::Err {
-                let Inner { core, io, .. } = inner;
-                core.flush(io);
+            let Inner { core, io, .. } = inner;
+            match core.state() {
+                QpState::Rts => core.notify_sq(),
+                QpState::Err => core.flush(io),
+                QpState::Reset | QpState::Init | QpState::Rtr => result = Err(EINVAL),
             }
         });
+        result
     }
 
     /// Something changed that may let it send, or have completed something.
@@ -169,7 +177,8 @@ impl Qp {
 impl Runs for Qp {
     /// A kernel user posted.
     fn run(this: &Arc<Self>) {
-        this.doorbell();
+        // A kernel user may post before it may send; going to RTS looks again.
+        let _ = this.doorbell();
     }
 }
 
