@@ -76,6 +76,8 @@ pub(super) struct Tx {
 /// The receive side.
 pub(super) struct Rx {
     pub(super) credit: LaneRx,
+    /// The limit that the peer said last.
+    pub(super) peer_limit: Option<u32>,
     /// Early frames that queue pairs hold.
     pub(super) held: u32,
     pub(super) counters: LaneCounters,
@@ -156,6 +158,7 @@ impl Lane {
         };
         let rx = Rx {
             credit: LaneRx::new(buffers),
+            peer_limit: None,
             held: 0,
             counters: LaneCounters::ZERO,
             bad: BadFrames::default(),

@@ -58,16 +58,21 @@ impl FrameSink for Lane {
 impl Lane {
     /// Credits, both ways. Whether the peer is to be told of free buffers.
     fn account(&self, header: &Header) -> bool {
-        let update_due = {
+        let (update_due, news) = {
             let mut rx = self.rx.lock();
             let rx = &mut *rx;
             rx.credit.on_frame(header, &mut rx.counters);
-            rx.credit.update_due()
+            let news = rx.peer_limit != Some(header.lane_limit);
+            rx.peer_limit = Some(header.lane_limit);
+            (rx.credit.update_due(), news)
         };
-        let mut tx = self.tx.lock();
-        let tx = &mut *tx;
-        if let Some(credit) = &mut tx.credit {
-            credit.on_frame(header, &mut tx.counters);
+        // Under one-way traffic the other direction's limit stands still.
+        if news {
+            let mut tx = self.tx.lock();
+            let tx = &mut *tx;
+            if let Some(credit) = &mut tx.credit {
+                credit.on_frame(header, &mut tx.counters);
+            }
         }
         update_due
     }
