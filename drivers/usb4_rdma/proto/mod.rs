@@ -11,6 +11,7 @@
 // A library: the driver does not use every accessor that the tests do.
 #![allow(dead_code)]
 
+pub mod answers;
 pub mod counters;
 pub mod crc;
 pub mod credit;

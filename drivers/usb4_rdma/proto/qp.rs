@@ -129,7 +129,7 @@ impl<B: FrameBuf> Qp<B> {
                 self.dest_qpn = attrs.dest_qpn.unwrap_or(0);
                 self.rsp.start(attrs.rq_psn.unwrap_or(0));
                 self.rsp.max_rd = attrs.max_dest_rd_atomic.unwrap_or(0);
-                self.rsp.quiet_since = now;
+                self.rsp.answers.quiet_since = now;
                 self.state = QpState::Rtr;
             }
             QpState::Rts => {
@@ -188,11 +188,11 @@ impl<B: FrameBuf> Qp<B> {
             }
         }
         if self.rsp_probe_at().is_some_and(|at| at <= now) {
-            if self.rsp.backoff == RSP_SILENT_PROBES {
-                self.rsp.backoff += 1;
+            if self.rsp.answers.backoff == RSP_SILENT_PROBES {
+                self.rsp.answers.backoff += 1;
                 self.counters.rsp_silenced += 1;
             } else {
-                self.rsp.probe_due = true;
+                self.rsp.answers.probe_due = true;
             }
         }
     }
@@ -238,10 +238,10 @@ impl<B: FrameBuf> Qp<B> {
 
     /// Nothing is in flight, owed or held: what a queue pair without work must come to.
     pub fn is_idle(&self) -> bool {
-        let sent = self.req.tx.outstanding() != 0 || self.rsp.tx.outstanding() != 0;
+        let sent = self.req.tx.outstanding() != 0 || self.rsp.answers.tx.outstanding() != 0;
         self.req.inflight.is_empty()
             && !(self.is_active() && sent)
-            && self.rsp.unanswered() == 0
+            && self.rsp.answers.count() == 0
             && self.req.rx.held_count() == 0
             && self.rsp.rx.held_count() == 0
             && self.next_deadline().is_none()
@@ -277,7 +277,7 @@ impl<B: FrameBuf> Qp<B> {
 
     /// When the next probe for stream RSP is due.
     fn rsp_probe_at(&self) -> Option<u64> {
-        let r = &self.rsp;
+        let r = &self.rsp.answers;
         let waits = r.tx.in_flight() && !r.probe_due && r.backoff <= RSP_SILENT_PROBES;
         waits.then(|| r.quiet_since.saturating_add(self.rtt.probe_after(r.backoff)))
     }

@@ -238,15 +238,13 @@ impl<B: FrameBuf> Qp<B> {
     /// An acknowledgement, in a frame of its own (`whole`, with the bitmap) or riding on data.
     fn take_ack(&mut self, h: &Header, held: &View, whole: bool, now: u64) {
         let acked = if h.has(flag::ACK_RSP) {
-            let tx = &mut self.rsp.tx;
+            let tx = &mut self.rsp.answers.tx;
             let acked = tx.on_ack(h.ack, h.ack_tx_seq, held, whole, now, &mut self.rtt);
             if acked.advanced != 0 {
-                self.rsp.on_acked();
+                self.rsp.answers.on_acked();
             }
             if acked.advanced != 0 || acked.held || acked.answered {
-                self.rsp.quiet_since = now;
-                self.rsp.backoff = 0;
-                self.rsp.probe_due = false;
+                self.rsp.answers.news(now);
             }
             acked
         } else if self.state == QpState::Rts {
@@ -268,9 +266,9 @@ impl<B: FrameBuf> Qp<B> {
 
     /// A responder that had stopped to ask for its acknowledgement asks again.
     fn peer_lives(&mut self, now: u64) {
-        if self.rsp.backoff > RSP_SILENT_PROBES {
-            self.rsp.backoff = 0;
-            self.rsp.quiet_since = now;
+        if self.rsp.answers.backoff > RSP_SILENT_PROBES {
+            self.rsp.answers.backoff = 0;
+            self.rsp.answers.quiet_since = now;
         }
     }
 

@@ -49,10 +49,10 @@ impl<B: FrameBuf> Qp<B> {
             QpState::Rtr | QpState::Rts => Wants {
                 control: self.rsp.nak_due
                     || self.req.probe_due
-                    || self.rsp.probe_due
+                    || self.rsp.answers.probe_due
                     || self.req.rx.is_due(now)
                     || self.rsp.rx.is_due(now),
-                data: self.rsp.has_work() || (self.state == QpState::Rts && self.req.has_work()),
+                data: self.rsp.answers.has_work() || (self.state == QpState::Rts && self.req.has_work()),
             },
         }
     }
@@ -85,11 +85,11 @@ impl<B: FrameBuf> Qp<B> {
             let seq = self.req.tx.probe();
             return Some(self.probe(0, seq, out));
         }
-        if self.rsp.probe_due {
-            self.rsp.probe_due = false;
-            self.rsp.quiet_since = now;
-            self.rsp.backoff = self.rsp.backoff.saturating_add(1);
-            let seq = self.rsp.tx.probe();
+        if self.rsp.answers.probe_due {
+            self.rsp.answers.probe_due = false;
+            self.rsp.answers.quiet_since = now;
+            self.rsp.answers.backoff = self.rsp.answers.backoff.saturating_add(1);
+            let seq = self.rsp.answers.tx.probe();
             return Some(self.probe(flag::RSP, seq, out));
         }
         None

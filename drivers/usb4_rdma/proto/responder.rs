@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The responder: places requests of the peer in their order, and answers READs and atomics.
 
+use super::answers::{Answer, Answers, Gone};
 use super::counters::QpCounters;
 use super::env::{Access, AtomicOp, Env, FrameBuf, RecvDone};
-use super::inflight::frames_of;
 use super::qp_state::QpKind;
 use super::rx_stream::RxStream;
-use super::seq::before;
 use super::status::{Nak, QpEvent, WcStatus};
-use super::tx_stream::{Next, TxStream};
-use super::wire::{flag, op, Header, Kind};
-use super::{HEADER_BYTES, MAX_RD_ATOMIC, PAYLOAD_BYTES};
+use super::wire::{flag, op, Header};
+use super::MAX_RD_ATOMIC;
 
 /// What became of a frame that was next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,31 +20,6 @@ pub enum Placed {
     Refused(Nak, Option<QpEvent>),
     /// A receive entry is bad or cannot be written; it has completed in error.
     Failed,
-}
-
-/// A READ or atomic to answer.
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    /// READ: address. Atomic: the original value.
-    va: u64,
-    len: u32,
-    rkey: u32,
-    msn: u32,
-    /// The request's frame, for a late refusal.
-    req_psn: u32,
-    /// First frame of the answer, once begun.
-    first_psn: u32,
-    atomic: bool,
-    begun: bool,
-}
-
-impl Pending {
-    const ZERO: Pending =
-        Pending { va: 0, len: 0, rkey: 0, msn: 0, req_psn: 0, first_psn: 0, atomic: false, begun: false };
-
-    const fn end_psn(&self) -> u32 {
-        self.first_psn.wrapping_add(frames_of(self.len))
-    }
 }
 
 /// Why stream REQ does not go on.
@@ -76,7 +49,7 @@ pub struct Refusal {
 /// Responder half of a queue pair: receives stream REQ, sends stream RSP.
 pub struct Responder<B> {
     pub rx: RxStream<B>,
-    pub tx: TxStream,
+    pub answers: Answers,
     pub phase: Phase,
     refusal: Refusal,
     /// An RNR NAK or a refusal is to be sent.
@@ -94,25 +67,15 @@ pub struct Responder<B> {
     /// A receive entry is taken and not completed, of this capacity.
     recv_open: bool,
     recv_cap: u32,
-    /// READs and atomics to answer: free-running; oldest, next to send, next free.
-    head: u32,
-    cur: u32,
-    tail: u32,
-    pending: [Pending; MAX_RD_ATOMIC],
     /// How many the peer may have out.
     pub max_rd: u8,
-    /// When the last response frame left or the peer last gave news.
-    pub quiet_since: u64,
-    /// Probes without an answer.
-    pub backoff: u8,
-    pub probe_due: bool,
 }
 
 impl<B: FrameBuf> Responder<B> {
     /// Not started.
     pub const ZERO: Self = Responder {
         rx: RxStream::ZERO,
-        tx: TxStream::ZERO,
+        answers: Answers::ZERO,
         phase: Phase::Open,
         refusal: Refusal { syndrome: 0, psn: 0, msn: 0, event: None },
         nak_due: false,
@@ -125,39 +88,18 @@ impl<B: FrameBuf> Responder<B> {
         va: 0,
         recv_open: false,
         recv_cap: 0,
-        head: 0,
-        cur: 0,
-        tail: 0,
-        pending: [Pending::ZERO; MAX_RD_ATOMIC],
         max_rd: 0,
-        quiet_since: 0,
-        backoff: 0,
-        probe_due: false,
     };
 
     /// Forgets everything; both streams begin at `psn`.
     pub fn start(&mut self, psn: u32) {
         self.rx.start(psn);
-        self.tx.start(psn);
+        self.answers.start(psn);
         self.phase = Phase::Open;
         self.nak_due = false;
         self.msn = 0;
         self.opcode = 0;
         self.recv_open = false;
-        self.clear_pending();
-        self.backoff = 0;
-        self.probe_due = false;
-    }
-
-    fn clear_pending(&mut self) {
-        self.head = 0;
-        self.cur = 0;
-        self.tail = 0;
-    }
-
-    /// READs and atomics not yet answered and acknowledged.
-    pub const fn unanswered(&self) -> u32 {
-        self.tail.wrapping_sub(self.head)
     }
 
     /// The refusal to say, in phases Refusing and Refused.
@@ -316,7 +258,7 @@ impl<B: FrameBuf> Responder<B> {
                 return refused(nak);
             }
         }
-        self.push(Pending { va: h.va, len: h.msg_len, rkey: h.rkey, ..Pending::ZERO }, h)
+        self.answer(Answer { va: h.va, len: h.msg_len, rkey: h.rkey, ..Answer::ZERO }, h)
     }
 
     fn place_atomic<E: Env>(&mut self, h: &Header, data: &[u8], env: &mut E) -> Placed {
@@ -336,33 +278,21 @@ impl<B: FrameBuf> Responder<B> {
             AtomicOp::FetchAdd { add: a }
         };
         match env.atomic(h.rkey, h.va, what) {
-            Ok(original) => self.push(Pending { va: original, len: 8, atomic: true, ..Pending::ZERO }, h),
+            Ok(original) => self.answer(Answer { va: original, len: 8, atomic: true, ..Answer::ZERO }, h),
             Err(nak) => refused(nak),
         }
     }
 
     fn is_full(&self) -> bool {
-        self.unanswered() >= u32::from(self.max_rd).min(MAX_RD_ATOMIC as u32)
+        self.answers.count() >= u32::from(self.max_rd).min(MAX_RD_ATOMIC as u32)
     }
 
-    fn push(&mut self, p: Pending, h: &Header) -> Placed {
+    fn answer(&mut self, answer: Answer, h: &Header) -> Placed {
         if self.is_full() {
             return refused(Nak::RemInvReq);
         }
-        self.pending[self.tail as usize % MAX_RD_ATOMIC] = Pending { msn: h.msn, req_psn: h.psn, ..p };
-        self.tail = self.tail.wrapping_add(1);
+        self.answers.push(Answer { msn: h.msn, req_psn: h.psn, ..answer });
         Placed::Done
-    }
-
-    /// Response frames were acknowledged: forgets what is answered.
-    pub fn on_acked(&mut self) {
-        while self.head != self.cur {
-            let p = &self.pending[self.head as usize % MAX_RD_ATOMIC];
-            if before(self.tx.una(), p.end_psn()) {
-                break;
-            }
-            self.head = self.head.wrapping_add(1);
-        }
     }
 
     /// The next frame, transmission `tx_seq` of it, met no receive entry; what is held comes again with it.
@@ -385,72 +315,19 @@ impl<B: FrameBuf> Responder<B> {
 
     /// Refusing, and all earlier responses have arrived: it can be said now, in its place in the order.
     pub fn may_say_refusal(&self) -> bool {
-        self.phase == Phase::Refusing && self.unanswered() == 0
+        self.phase == Phase::Refusing && self.answers.count() == 0
     }
 
-    /// Would `build` give a frame now?
-    pub fn has_work(&self) -> bool {
-        self.tx.must_resend() || (self.cur != self.tail && self.tx.has_room())
-    }
-
-    /// Builds the next frame of stream RSP: header without dst_qpn, acknowledgement and tag, and payload.
+    /// Builds the next frame of stream RSP: header without dst_qpn, acknowledgement and tag, and payload. A
+    /// READ whose memory has gone since it was accepted is refused instead.
     pub fn build<E: Env>(&mut self, now: u64, env: &mut E, out: &mut [u8], c: &mut QpCounters) -> Option<Header> {
-        let next = self.tx.next();
-        let (index, psn) = match next {
-            Next::Lost(psn) | Next::Again(psn) => (self.tx.owner_of(psn), psn),
-            Next::New(psn) if self.cur != self.tail => (self.cur as usize % MAX_RD_ATOMIC, psn),
-            _ => return None,
-        };
-        let p = &mut self.pending[index % MAX_RD_ATOMIC];
-        if !p.begun {
-            p.begun = true;
-            p.first_psn = psn;
-        }
-        let p = *p;
-        let mut h = response_header(&p, psn);
-        let body = out.get_mut(HEADER_BYTES..HEADER_BYTES + h.payload_len as usize)?;
-        if p.atomic {
-            body.copy_from_slice(&p.va.to_le_bytes());
-        } else if !body.is_empty() {
-            let va = p.va.wrapping_add(u64::from(h.msg_off));
-            if let Err(nak) = env.mem_read(p.rkey, va, body) {
-                self.refuse_read(&p, nak);
-                return None;
+        match self.answers.build(now, env, out, c) {
+            Ok(frame) => frame,
+            Err(Gone { nak, psn, msn }) => {
+                self.refuse(Refusal { syndrome: nak as u8, psn, msn, event: Some(event_of(nak)) });
+                None
             }
         }
-        let asks = h.has(flag::LAST) || self.tx.wants_ack(psn);
-        if asks {
-            h.flags |= flag::ACK_REQ;
-        }
-        if !self.tx.in_flight() {
-            self.backoff = 0;
-        }
-        h.tx_seq = self.tx.sent(psn, index, asks, now);
-        self.quiet_since = now;
-        if matches!(next, Next::New(_)) && h.has(flag::LAST) {
-            self.cur = self.cur.wrapping_add(1);
-        }
-        c.count_sent(next, h.payload_len);
-        Some(h)
-    }
-
-    /// A READ was accepted, and its memory has gone since: refuse it now, and whatever was accepted after it.
-    fn refuse_read(&mut self, p: &Pending, nak: Nak) {
-        self.tx.cut(p.first_psn);
-        while self.tail != self.head {
-            let last = self.tail.wrapping_sub(1);
-            let m = self.pending[last as usize % MAX_RD_ATOMIC].msn;
-            if before(m, p.msn) {
-                break;
-            }
-            self.tail = last;
-        }
-        if before(self.tail, self.cur) {
-            self.cur = self.tail;
-        }
-        self.refuse(Refusal { syndrome: nak as u8, psn: p.req_psn, msn: p.msn, event: Some(event_of(nak)) });
-        // What of it had been sent may have been acknowledged as far as the cut.
-        self.on_acked();
     }
 
     /// The current receive entry, if any, ends with WR_FLUSH_ERR; nothing is answered any more.
@@ -462,8 +339,7 @@ impl<B: FrameBuf> Responder<B> {
         env.flush_recv();
         self.rx.drop_held();
         self.rx.forgive();
-        self.clear_pending();
-        self.probe_due = false;
+        self.answers.clear();
         if self.phase != Phase::Refused {
             self.nak_due = false;
         }
@@ -480,21 +356,4 @@ pub const fn event_of(nak: Nak) -> QpEvent {
 
 const fn refused(nak: Nak) -> Placed {
     Placed::Refused(nak, Some(event_of(nak)))
-}
-
-fn response_header(p: &Pending, psn: u32) -> Header {
-    let off = psn.wrapping_sub(p.first_psn).wrapping_mul(PAYLOAD_BYTES as u32);
-    let left = p.len.saturating_sub(off);
-    let last = left <= PAYLOAD_BYTES as u32;
-    Header {
-        kind: Kind::Data,
-        opcode: if p.atomic { op::ATOMIC_RSP } else { op::READ_RSP },
-        flags: flag::RSP | if last { flag::LAST } else { 0 },
-        payload_len: left.min(PAYLOAD_BYTES as u32) as u16,
-        psn,
-        msn: p.msn,
-        msg_off: off,
-        msg_len: p.len,
-        ..Header::default()
-    }
 }
