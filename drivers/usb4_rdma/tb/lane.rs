@@ -273,7 +273,7 @@ impl Lane {
                 };
                 this.waiting.fetch_sub(1, Relaxed);
                 left -= 1;
-                device.lane_has_room(this, qpn);
+                device.lane_has_room(qpn, kind);
             }
         }
     }

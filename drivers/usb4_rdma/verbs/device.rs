@@ -14,7 +14,7 @@ use crate::ffi::job::WorkQueue;
 use crate::ffi::random;
 use crate::ffi::slot_table::SlotTable;
 use crate::proto::counters::QpCounters;
-use crate::tb::{Lane, Link, RxBuf};
+use crate::tb::{self, Lane, Link, RxBuf};
 use kernel::alloc::KVVec;
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Relaxed};
@@ -155,10 +155,10 @@ impl Device {
         Some(&drainer.batch)
     }
 
-    /// There is room on the lane that the queue pair waits for.
-    pub(crate) fn lane_has_room(&self, _lane: &Lane, qpn: u32) {
+    /// There is room for what the queue pair waits to send.
+    pub(crate) fn lane_has_room(&self, qpn: u32, kind: tb::Kind) {
         if let Some(qp) = self.qp(qpn) {
-            qp.on_room();
+            qp.on_room(kind);
         }
     }
 

@@ -311,6 +311,7 @@ impl Qp {
         self.device.forget_qp(&self);
         let lane = {
             let mut inner = self.inner.lock();
+            Self::acknowledge_all(&mut inner);
             inner.dead = true;
             let Inner { core, io, lane, .. } = &mut *inner;
             core.reset();
@@ -363,6 +364,9 @@ impl Qp {
         allowed: impl Fn(QpState, QpState) -> bool,
     ) -> Result {
         let mut inner = self.inner.lock();
+        if matches!(next, Some(QpState::Err | QpState::Reset)) {
+            Self::acknowledge_all(&mut inner);
+        }
         let Inner { core, io, lane, .. } = &mut *inner;
         let from = core.state();
         let to = next.unwrap_or(from);

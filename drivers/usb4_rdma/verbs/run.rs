@@ -24,6 +24,10 @@ use kernel::sync::Arc;
 
 /// Frames that are sent under one hold of the lock.
 const BURST: usize = 32;
+/// Acknowledgements that a queue pair can owe: one for each channel, and a refusal.
+const MAX_OWED: usize = 4;
+/// Longer than any acknowledgement is delayed.
+const LATER_NS: u64 = 1_000_000_000;
 
 impl Qp {
     /// Entries were posted.
@@ -60,9 +64,9 @@ impl Qp {
         });
     }
 
-    /// Its lane has room again.
-    pub(super) fn on_room(self: &Arc<Self>) {
-        self.work(|inner, _now| inner.waiting = [false; 2]);
+    /// Its lane has room again for frames of this kind.
+    pub(super) fn on_room(self: &Arc<Self>, kind: Kind) {
+        self.work(|inner, _now| inner.waiting[usize::from(kind == Kind::Control)] = false);
     }
 
     /// The cable is gone: everything fails.
@@ -106,6 +110,25 @@ impl Qp {
             drop(inner);
             self.tell(events);
             if !more {
+                return;
+            }
+        }
+    }
+
+    /// The queue pair is about to forget everything. What it has received is
+    /// acknowledged first: a program may end as soon as it sees its last
+    /// completion, and its peer would take a delivered request for a failed one.
+    pub(super) fn acknowledge_all(inner: &mut Inner) {
+        // Those that are not due yet go out as well.
+        let now = clock::now_ns().saturating_add(LATER_NS);
+        let Inner { core, io, lane, .. } = inner;
+        let Some(lane) = lane else { return };
+        for _ in 0..MAX_OWED {
+            if !core.wants_tx(now).control {
+                return;
+            }
+            let sent = lane.send(Kind::Control, |out| core.poll_tx(now, io, Room::Control, out));
+            if !matches!(sent, Sent::Sent) {
                 return;
             }
         }
