@@ -31,7 +31,7 @@ fn rotate(v: &View, shift: u32) -> View {
         let lo = v[(word + i) % WORDS];
         let hi = v[(word + i + 1) % WORDS];
         // Two shifts, since shifting by 64 is not defined.
-        *o = lo >> bit | (hi << 1) << (63 - bit);
+        *o = (lo >> bit) | ((hi << 1) << (63 - bit));
     }
     out
 }
@@ -57,7 +57,7 @@ impl Bits {
 
     /// Is the bit of `psn` set?
     pub const fn get(&self, psn: u32) -> bool {
-        self.0[psn as usize / 64 % WORDS] >> (psn % 64) & 1 != 0
+        (self.0[psn as usize / 64 % WORDS] >> (psn % 64)) & 1 != 0
     }
 
     /// Sets the bit of `psn`.

@@ -197,7 +197,7 @@ impl Header {
             msg_off: u32_at(b, 44),
             msg_len: u32_at(b, 48),
             rkey: u32_at(b, 52),
-            va: u64::from(u32_at(b, 56)) | u64::from(u32_at(b, 60)) << 32,
+            va: u64::from(u32_at(b, 56)) | (u64::from(u32_at(b, 60)) << 32),
         };
         if h.payload_len as usize != frame.len() - HEADER_BYTES {
             return Err(BadFrame::Length);

@@ -70,7 +70,7 @@ impl Pair {
         self.late = rng.percent(40) && (self.kind == QpKind::Rc);
         let mut plans = [0, 1].map(|side| {
             let n = if self.server == Some(side) { 0 } else { rng.range(1, c.messages as u64) as usize };
-            let tag = (self.q as u64 + 1) << 8 | (self.generation as u64) << 1 | side as u64;
+            let tag = ((self.q as u64 + 1) << 8) | ((self.generation as u64) << 1) | side as u64;
             Plan::new(rng, self.kind, n, tag)
         });
         self.spoilt = None;
