@@ -20,6 +20,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
+    /// The site of an opportunity that has only a receiving ring.
     pub fn rx(host: HostId, hop: u16) -> Site {
         Site { tx: None, rx: Some(End { host, hop }) }
     }
@@ -61,6 +62,7 @@ impl Faults {
         self.list.len() - 1
     }
 
+    /// Puts every fault out of action.
     pub fn clear(&mut self) {
         self.list.iter_mut().for_each(|f| f.active = false);
         self.active = 0;

@@ -50,6 +50,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
+    /// A host at reset, with no cable in its ports.
     pub fn new(name: &str, profile: Profile, attachment: Attachment, uid: u64) -> Self {
         Host {
             name: name.to_string(),

@@ -24,6 +24,7 @@ pub(crate) struct Interrupter {
 }
 
 impl Interrupter {
+    /// Nothing set, nothing enabled, every ring on vector 0.
     pub fn new() -> Self {
         Interrupter {
             status: 0,
@@ -36,10 +37,12 @@ impl Interrupter {
         }
     }
 
+    /// Status bits `32 * i` and up.
     pub fn status_word(&self, i: u32) -> u32 {
         (self.status >> (32 * i)) as u32
     }
 
+    /// Enable bits `32 * i` and up.
     pub fn enable_word(&self, i: u32) -> u32 {
         (self.enable >> (32 * i)) as u32
     }
@@ -51,6 +54,7 @@ impl Interrupter {
         self.rise(old, now, out);
     }
 
+    /// Clears the status bits of a word that are 1 in `bits`.
     pub fn clear_status(&mut self, word: u32, bits: u32) {
         self.status &= !(u64::from(bits) << (32 * word));
     }
@@ -75,6 +79,7 @@ impl Interrupter {
         self.rise(old, now, out);
     }
 
+    /// Clears the enable bits of a word that are 1 in `bits`.
     pub fn clear_enable(&mut self, word: u32, bits: u32) {
         self.enable &= !(u64::from(bits) << (32 * word));
     }

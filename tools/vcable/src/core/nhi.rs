@@ -32,6 +32,7 @@ pub(crate) struct Nhi {
 }
 
 impl Nhi {
+    /// An interface at reset; the index pages are zeroed too.
     pub fn new(profile: &Profile, index: Arc<dyn IndexPages>) -> Self {
         let version: u32 = if profile.usb4_v2 { 0x40 } else { 0x20 };
         let rings = || (0..profile.paths).map(|_| Ring::default()).collect();

@@ -91,6 +91,7 @@ pub(crate) struct Address {
 }
 
 impl Address {
+    /// A dword's fields; the three reserved bits are ignored.
     pub fn decode(d: u32) -> Address {
         Address {
             offset: (d & 0x1fff) as u16,
@@ -101,6 +102,7 @@ impl Address {
         }
     }
 
+    /// The dword with these fields; the three reserved bits are 0.
     pub fn encode(self) -> u32 {
         u32::from(self.offset)
             | (self.length as u32) << 13

@@ -38,10 +38,12 @@ impl Descriptor {
         }
     }
 
+    /// End-of-frame mark (the packet type, in raw mode).
     pub fn eof(self) -> u8 {
         (self.control >> 12 & 0xf) as u8
     }
 
+    /// Start-of-frame mark.
     pub fn sof(self) -> u8 {
         (self.control >> 16 & 0xf) as u8
     }

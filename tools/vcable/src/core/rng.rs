@@ -6,6 +6,7 @@
 pub(crate) struct Rng(u64);
 
 impl Rng {
+    /// A generator whose sequence `seed` decides.
     pub fn new(seed: u64) -> Self {
         Rng(seed)
     }

@@ -33,6 +33,7 @@ pub(crate) struct Hop {
 }
 
 impl Hop {
+    /// Whether frames follow this path.
     pub fn enabled(&self) -> bool {
         self.dwords[0] & HOP_ENABLE != 0
     }
@@ -42,6 +43,7 @@ impl Hop {
         (self.dwords[0] & 0x7ff) as u16
     }
 
+    /// The adapter by which frames leave.
     pub fn out_adapter(&self) -> u8 {
         (self.dwords[0] >> 11 & 0x3f) as u8
     }
@@ -128,18 +130,22 @@ impl Router {
             .map_or(0, |a| a.space.read(offset, 1).map_or(0, |d| d[0]))
     }
 
+    /// Whether plug events of a port are allowed (DHP is 0).
     pub fn hot_plug_allowed(&self, port: u8) -> bool {
         self.adapter_reg(port, ADP_CS_5) & ADP_CS_5_DHP == 0
     }
 
+    /// Whether a port is locked against config requests to what is behind it.
     pub fn locked(&self, port: u8) -> bool {
         self.adapter_reg(port, ADP_CS_4) & ADP_CS_4_LCK != 0
     }
 
+    /// Whether downstream port reset is asserted on a port.
     pub fn in_port_reset(&self, port: u8) -> bool {
         self.adapter_reg(port, PORT_CS_19) & PORT_CS_19_DPR != 0
     }
 
+    /// Whether a lane adapter is disabled by its LD bit.
     pub fn lane_disabled(&self, adapter: u8) -> bool {
         self.adapter_reg(adapter, LANE_CS_1) & LANE_CS_1_LD != 0
     }

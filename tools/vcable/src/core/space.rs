@@ -55,6 +55,7 @@ impl Space {
         self.values.clone_from(&self.reset);
     }
 
+    /// A dword of the space; the offset must be inside it.
     pub fn get(&self, offset: usize) -> u32 {
         self.values[offset]
     }
