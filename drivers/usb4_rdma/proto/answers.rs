@@ -8,6 +8,7 @@ use super::env::Env;
 use super::inflight::frames_of;
 use super::seq::before;
 use super::status::Nak;
+use super::timers::quiet_after_send;
 use super::tx_stream::{Next, TxStream};
 use super::wire::{flag, op, Header, Kind};
 use super::{HEADER_BYTES, MAX_RD_ATOMIC, PAYLOAD_BYTES};
@@ -84,6 +85,8 @@ pub struct Answers {
     ring: [Answer; MAX_RD_ATOMIC],
     /// When the last response frame left or the peer last gave news.
     pub quiet_since: u64,
+    /// When the peer last gave news.
+    progress_at: u64,
     /// Probes without an answer.
     pub backoff: u8,
     pub probe_due: bool,
@@ -102,6 +105,7 @@ impl Answers {
         tail: 0,
         ring: [Answer::ZERO; MAX_RD_ATOMIC],
         quiet_since: 0,
+        progress_at: 0,
         backoff: 0,
         probe_due: false,
     };
@@ -142,6 +146,7 @@ impl Answers {
     /// The peer gave news.
     pub fn news(&mut self, now: u64) {
         self.quiet_since = now;
+        self.progress_at = now;
         self.backoff = 0;
         self.probe_due = false;
     }
@@ -188,9 +193,10 @@ impl Answers {
         }
         if !self.tx.in_flight() {
             self.backoff = 0;
+            self.progress_at = now;
         }
         h.tx_seq = self.tx.sent(psn, index, asks, now);
-        self.quiet_since = now;
+        self.quiet_since = quiet_after_send(self.quiet_since, self.progress_at, now);
         if matches!(next, Next::New(_)) && h.has(flag::LAST) {
             self.cur = self.cur.wrapping_add(1);
         }

@@ -8,6 +8,7 @@ use super::qp_state::QpKind;
 use super::rx_stream::RxStream;
 use super::seq::before;
 use super::status::WcStatus;
+use super::timers::quiet_after_send;
 use super::tx_stream::{Next, TxStream};
 use super::wire::{flag, op, Header, Kind};
 use super::{HEADER_BYTES, MAX_RD_ATOMIC, PAYLOAD_BYTES};
@@ -258,7 +259,7 @@ impl<B: FrameBuf> Requester<B> {
         }
         let fresh = h.psn == self.tx.max();
         h.tx_seq = self.tx.sent(h.psn, slot, asks, now);
-        self.quiet_since = now;
+        self.quiet_since = quiet_after_send(self.quiet_since, self.progress_at, now);
         if fresh && h.has(flag::LAST) {
             self.inflight.next_current();
         }

@@ -36,6 +36,19 @@ pub const fn fail_after_ns(timeout: u8, retry_cnt: u8) -> Option<u64> {
     }
 }
 
+/// From when the probe counts after a frame was sent at `now`: from then, but while nothing moves on, the
+/// sending of frames does not put the probe off for longer than the longest pause. Else frames that are
+/// dropped and sent again for ever (the peer can hold no more) would keep the question from being asked.
+pub const fn quiet_after_send(quiet_since: u64, progress_at: u64, now: u64) -> u64 {
+    let latest = progress_at.saturating_add(PROBE_MAX_NS);
+    let at = if now < latest { now } else { latest };
+    if at > quiet_since {
+        at
+    } else {
+        quiet_since
+    }
+}
+
 /// IBA vol. 1, table 45: RNR NAK timer codes, in units of 10 us.
 const RNR_10US: [u32; 32] = [
     65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,

@@ -251,12 +251,16 @@ impl TxStream {
             rtt.sample(now.saturating_sub(self.timed_at));
             self.timed_at = 0;
         }
+        let bits = Bits::from_view(ack.wrapping_add(1), held);
         if *held != [0; 4] {
-            acked.held = self.take_held(ack, arrived, held);
+            acked.held = self.take_held(arrived, &bits);
+        }
+        if whole && !self.sacked.is_empty() {
+            self.take_back(arrived, &bits);
         }
         if whole && self.probe_open && !before16(arrived, self.probe_seq) {
             self.probe_open = false;
-            self.judge_all(ack, held);
+            self.judge_all();
             acked.answered = true;
         }
         self.judge(arrived);
@@ -269,8 +273,7 @@ impl TxStream {
 
     /// Marks what the peer holds. A bit counts only if the frame's last transmission can have been seen:
     /// else it may speak of a frame that the peer has dropped since (RNR).
-    fn take_held(&mut self, ack: u32, arrived: u16, held: &View) -> bool {
-        let bits = Bits::from_view(ack.wrapping_add(1), held);
+    fn take_held(&mut self, arrived: u16, bits: &Bits) -> bool {
         let mut fresh = bits.and(&self.in_flight_bits()).without(&self.sacked);
         let mut any = false;
         while let Some(psn) = fresh.first_from(self.una) {
@@ -282,6 +285,19 @@ impl TxStream {
             }
         }
         any
+    }
+
+    /// What was held and is no longer was dropped: the peer had no receive entry, and its RNR NAK was lost.
+    /// Nothing else would tell, for the frame is not among those that are judged.
+    fn take_back(&mut self, arrived: u16, bits: &Bits) {
+        let mut gone = self.sacked.without(bits);
+        while let Some(psn) = gone.first_from(self.una) {
+            gone.clear(psn);
+            if !before16(arrived, self.seqs[slot(psn)]) {
+                self.sacked.clear(psn);
+                self.lost.set(psn);
+            }
+        }
     }
 
     /// Judges the transmissions that the arrival of `arrived` is evidence about.
@@ -297,11 +313,9 @@ impl TxStream {
         }
     }
 
-    /// A probe was answered: what went out before it and is neither acknowledged nor held is lost, also if it
-    /// was said to be held before. Rare, so it may look at the whole window.
-    fn judge_all(&mut self, ack: u32, held: &View) {
-        let bits = Bits::from_view(ack.wrapping_add(1), held);
-        self.sacked = self.sacked.and(&bits);
+    /// A probe was answered: what went out before it and is neither acknowledged nor held is lost. Rare, so it
+    /// may look at the whole window.
+    fn judge_all(&mut self) {
         let mut psn = self.una;
         while psn != self.nxt {
             if !self.sacked.get(psn) && before16(self.seqs[slot(psn)], self.probe_seq) {

@@ -28,6 +28,21 @@ fn rnr_codes_are_those_of_the_table() {
 }
 
 #[test]
+fn sending_alone_does_not_put_the_probe_off_for_ever() {
+    // quiet since, progress at, now, then
+    for (quiet, progress, now, want) in [
+        (10, 10, 20, 20),
+        (10, 10, 10 + PROBE_MAX_NS, 10 + PROBE_MAX_NS),
+        (10, 10, 11 + PROBE_MAX_NS, 10 + PROBE_MAX_NS),
+        (500 + PROBE_MAX_NS, 10, 600 + PROBE_MAX_NS, 500 + PROBE_MAX_NS),
+        (30, 0, 20, 30),
+        (0, u64::MAX, 7, 7),
+    ] {
+        assert_eq!(quiet_after_send(quiet, progress, now), want, "{quiet} {progress} {now}");
+    }
+}
+
+#[test]
 fn every_end_gives_the_other_its_chance() {
     // Before a requester fails, probes with the longest pauses have been sent.
     assert!(FAIL_FLOOR_NS > 3 * PROBE_MAX_NS);

@@ -145,6 +145,26 @@ fn an_answer_takes_back_what_was_held() {
 }
 
 #[test]
+fn what_is_no_longer_held_is_lost_without_a_probe() {
+    let mut t = T::new(0);
+    t.send(6);
+    t.ack(0, 6, &[0b11111, 0, 0, 0]);
+    assert_eq!(t.tx.next(), Next::Lost(0));
+    // Frame 0 came, found no receive entry, and took the others with it; the RNR NAK was lost; it came again.
+    assert_eq!(t.send(2), [7, 8]);
+    t.ack(1, 8, &NONE);
+    for psn in 1..6 {
+        assert_eq!(t.tx.next(), Next::Lost(psn));
+        t.send(1);
+    }
+    // An older bitmap takes nothing back from what went out since.
+    t.ack(1, 8, &[0b1, 0, 0, 0]);
+    t.ack(1, 13, &[0b11111, 0, 0, 0]);
+    t.tx.on_ack(1, 13, &NONE, false, 1, &mut t.rtt);
+    assert!(!matches!(t.tx.next(), Next::Lost(p) if p > 1), "one that rides has no bitmap");
+}
+
+#[test]
 fn rewinding_needs_the_right_transmission() {
     let mut t = T::new(0);
     t.send(5);
