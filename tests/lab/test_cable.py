@@ -10,6 +10,7 @@ import pytest
 from lab import Lab, LabError
 
 ROUNDS = 20
+MOST_PUSHES = 2
 # A new peer is known about 1.5 s after the plug; the rest is for a loaded machine.
 PATIENCE = 60
 PEER = "ls -d /sys/bus/thunderbolt/devices/0-1 >/dev/null 2>&1"
@@ -27,12 +28,23 @@ def network(lab):
     return lab.network(PATIENCE)["b"]
 
 
-def reconnect(lab, *hosts):
-    """Sets addresses on the interface that came back, and pings."""
-    for host in hosts:
-        host.wait_until(NETDEV, PATIENCE)
-    network(lab)
+def reconnect(lab):
+    """Sets addresses on the interfaces that came back, and pings; how often that needed a push.
+
+    thunderbolt-net's login can be lost for good when a processor is late ("failed to allocate Rx
+    HopID", or 60 retries): taking the interface down and up starts another. The cable knows nothing of
+    that, so it is allowed, seldom.
+    """
+    lab.each(lambda host: host.wait_until(NETDEV, PATIENCE))
+    pushes = 0
+    try:
+        network(lab)
+    except LabError:
+        pushes = 1
+        lab.run("ip link set thunderbolt0 down && ip link set thunderbolt0 up")
+        network(lab)
     lab.a.run("ping -c 2 -i 0.2 -W 5 10.99.0.2", check=True)
+    return pushes
 
 
 def bandwidth_mbps(lab, address, *options):
@@ -120,12 +132,14 @@ def test_replug(profile, mode):
     with Lab(profile=profile, mode=mode) as lab:
         lab.wait_discovery()
         network(lab)
+        pushes = 0
         for _ in range(ROUNDS):
             lab.unplug()
             lab.each(lambda host: host.wait_until(f"! {PEER}", PATIENCE))
             lab.plug()
             lab.wait_discovery(PATIENCE)
-            reconnect(lab, lab.a, lab.b)
+            pushes += reconnect(lab)
+        assert pushes <= MOST_PUSHES
         no_strays(lab)
         lab.check_logs()
 
@@ -136,13 +150,15 @@ def test_module_reload(profile, mode):
     with Lab(profile=profile, mode=mode) as lab:
         lab.wait_discovery()
         network(lab)
+        pushes = 0
         for turn in range(ROUNDS):
             host = lab.b if turn % 2 else lab.a
             host.run("ip link set thunderbolt0 down; rmmod thunderbolt_net; rmmod thunderbolt",
                      check=True)
             host.run("modprobe thunderbolt; modprobe thunderbolt_net", check=True)
             lab.wait_discovery(PATIENCE)
-            reconnect(lab, lab.a, lab.b)
+            pushes += reconnect(lab)
+        assert pushes <= MOST_PUSHES
         no_strays(lab)
         lab.check_logs()
 
