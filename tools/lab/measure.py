@@ -17,7 +17,7 @@ AIM = 4.0
 PATIENCE = 180
 MIN_ITERATIONS = 8
 # The first guess of a stack's rate, until one was measured (bit/s).
-FIRST_GUESS = 100e6
+FIRST_GUESS = 30e6
 GIB = 2**30
 
 
