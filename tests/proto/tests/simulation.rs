@@ -3,7 +3,7 @@
 //! `sim` runs many.
 use proto_tests::sim::{run, Config, Mode};
 
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 40;
 
 fn seeds(mode: Mode) {
     let replay = std::env::var("SEED").ok().map(|s| s.parse().expect("SEED is a number"));
