@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The log: one line an event, with the seconds since the start. Nothing on the data path logs.
+//!
+//! Lock order: `out` is a leaf.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
