@@ -144,7 +144,13 @@ def _make(path):
             build(new)
         else:
             say(f"no {marker} in this checkout: left out")
-    new.rename(path)
+    try:
+        new.rename(path)
+    except OSError:
+        # Another copy of the tree with the same content was faster: its stage is as good.
+        if not path.is_dir():
+            raise
+        shutil.rmtree(new, ignore_errors=True)
 
 
 def _drop_old_stages(keep=8):
