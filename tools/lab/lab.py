@@ -81,16 +81,31 @@ class Lab:
         if self._with_cable:
             self.vcable = Cable(build.vcable(stage), self._sockets, self.logs, self.profiles,
                                 [self._link], self._mode)
-        for index, name in enumerate(self.profiles):
-            options = dict(self.options, index=index)
-            if self.vcable:
-                options["nhi"] = self.vcable.sockets[name]
-            if self._ethernet:
-                options["ethernet"] = (self._sockets / "ethernet", index == 0)
-            self.hosts[name] = Host(name, self._sockets, self.logs / name, stage, options)
+        for name in self.profiles:
+            self.hosts[name] = self._start(name, stage)
         self.each(lambda host: host.wait_up())
         say("both guests are up")
         return self
+
+    def _start(self, name, stage):
+        """Starts the virtual machine of a host."""
+        index = list(self.profiles).index(name)
+        options = dict(self.options, index=index)
+        if self.vcable:
+            options["nhi"] = self.vcable.sockets[name]
+        if self._ethernet:
+            options["ethernet"] = (self._sockets / "ethernet", index == 0)
+        return Host(name, self._sockets, self.logs / name, stage, options)
+
+    def power_cycle(self, name):
+        """Takes a host's power away and boots it again; its cable stays plugged.
+
+        `lab.hosts` then has a new Host of that name, with logs of its own.
+        """
+        self.hosts[name].stop()
+        (self.logs / name).rename(self.logs / f"{name}-{len(list(self.logs.iterdir()))}")
+        self.hosts[name] = self._start(name, build.stage())
+        self.hosts[name].wait_up()
 
     def down(self):
         """Ends everything. Safe to call more than once."""
