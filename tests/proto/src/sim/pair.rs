@@ -231,8 +231,10 @@ impl Pair {
         for i in 0..2 {
             if !failed(&hosts[i]) && failed(&hosts[1 - i]) {
                 let s = &mut hosts[i].sides[self.q];
-                // Those with something outstanding find out by their time-out, some of the time.
-                if s.env.sends_done() || rng.ppm(500) {
+                // Those with something outstanding find out by their time-out, most of the time. The side whose
+                // message was spoilt must be told by the protocol.
+                let must_hear = matches!(self.spoilt, Some(Spoilt::Message(side, ..)) if side == i);
+                if s.env.sends_done() || (!must_hear && rng.ppm(500)) {
                     let err = QpAttrs { state: QpState::Err, ..QpAttrs::default() };
                     s.qp.modify(&err, now, &mut s.env).expect("ERR");
                     hosts[i].run(self.q, now, c, rng, queue);
