@@ -147,6 +147,9 @@ void u4r_port_event(struct ib_device *device, unsigned int type)
 	};
 
 	ib_dispatch_event(&event);
+	/* Handlers run from there. The device may be unregistered next, which takes
+	 * programs' handlers away: they would never hear of the event. */
+	flush_workqueue(ib_wq);
 }
 
 /* Zeroed, and on nobody's memlock account. */

@@ -115,7 +115,8 @@ impl Registered {
         unsafe { CStr::from_char_ptr(c::u4r_ib_name(self.0.as_ptr())) }
     }
 
-    /// Tells programs that the port came up or went down.
+    /// Tells programs that the port came up or went down; they know when it returns.
+    /// Sleeps.
     pub(crate) fn port_event(&self, up: bool) {
         let event = if up {
             c::ib_event_type_IB_EVENT_PORT_ACTIVE

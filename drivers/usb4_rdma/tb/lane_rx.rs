@@ -84,7 +84,9 @@ impl Lane {
             return this.give_back(frame, false);
         };
         if let Some(buf) = RxBuf::new(this, frame, header) {
-            device.deliver(this, buf);
+            if !device.deliver(this, buf) {
+                this.rx.lock().counters.rx_unknown_qpn += 1;
+            }
         }
     }
 }
