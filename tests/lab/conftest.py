@@ -11,11 +11,19 @@ After every test both kernels' logs are searched for WARN, BUG and the like.
 """
 
 import json
+import signal
 
 import pytest
 
 from lab import Lab
 from lab.lab import driver_built
+
+
+def pytest_configure():
+    """A signal ends the run: the lab's own way, an exception, would fail one test only."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _frame: pytest.exit(
+            f"signal {number}", returncode=128 + number))
 
 
 class Pool:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * u4r_hold: keeps queue pairs busy until something happens to them, and tells
- * what: each asynchronous event, and whether every posted request came back.
+ * what: the first data, each asynchronous event, and whether every posted request
+ * came back.
  *
  * For tests that kill the process, remove the module or pull the cable. It ends
  * by itself once a request has failed and all others have completed too.
@@ -38,7 +39,7 @@ struct hold {
 	struct ibv_qp *qp[MAX_QPS];
 	int qps;
 	uint8_t *memory;
-	uint64_t posted, completed, by_status[STATUSES];
+	uint64_t posted, completed, flowing, by_status[STATUSES];
 };
 
 static volatile sig_atomic_t stop;
@@ -151,6 +152,8 @@ static bool drain(struct hold *hold, bool repost)
 	for (i = 0; i < got; i++) {
 		hold->completed++;
 		hold->by_status[wc[i].status % STATUSES]++;
+		if (wc[i].status == IBV_WC_SUCCESS && !hold->flowing++)
+			puts("FLOWING");
 		if (wc[i].status != IBV_WC_SUCCESS)
 			well = false;
 		else if (repost && post(hold, wc[i].wr_id / 2, wc[i].wr_id & 1))
