@@ -21,7 +21,7 @@ BANDWIDTH = [
     ("ib_send_bw", "-q 8 -s 65536 -n 200"),
     ("ib_write_bw", "-q 64 -s 4096 -n 100"),
     ("ib_send_bw", "-b -s 65536 -n 500"),
-    ("ib_send_bw", "-a -n 20"),
+    ("ib_send_bw", "-a -n 10"),
 ]
 LATENCY = [
     ("ib_send_lat", "-s 64 -n 500"),
@@ -60,7 +60,7 @@ def test_perftest_latency(driver, name, options):
 
 @pytest.mark.parametrize("options", [
     "-m 32", "-m 16 -e", "-m 16 -q 8 -D 2 -M 1000000", "-m 16 -g 16 -i", "-m 16 -u",
-    "-m 16 -u -e -g 3", "-m 8 -o r -D 16", "-m 8 -o w -M 5000", "-m 4 -M 300 -i -D 16"])
+    "-m 16 -u -e -g 3", "-m 8 -o r -D 16", "-m 4 -o w -M 5000 -D 8", "-m 1 -M 300 -i -D 16"])
 def test_every_byte_across_the_cable(driver, options):
     verify(driver, f"-s 1 {options}")
 
