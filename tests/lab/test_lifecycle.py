@@ -68,7 +68,7 @@ def test_peer_of_a_killed_process_is_told(driver):
 def test_many_sessions(driver):
     """Other drivers run out of protection domains after some sixty sessions."""
     before = resources(driver.a)
-    driver.a.run("for i in $(seq 100); do u4r_hold -l -i -t 1 >/dev/null & "
+    driver.a.run("for i in $(seq 70); do u4r_hold -l -i -t 1 >/dev/null & "
                  "[ $((i % 10)) = 0 ] && { sleep 0.5; pkill -9 -x u4r_hold; wait; }; done; wait",
                  timeout=180)
     driver.a.wait_until("! pgrep -x u4r_hold >/dev/null", 20)
