@@ -139,7 +139,10 @@ pub(super) unsafe extern "C" fn alloc_pd(pd: *mut c::ib_pd, udata: *mut c::ib_ud
         // SAFETY: The core filled in the device, which is registered.
         let device = unsafe { device_of((*pd).device) };
         let state = Pd::new(&device)?;
-        let response = c::u4r_alloc_pd_resp { pdn: state.pdn(), reserved: 0 };
+        let response = c::u4r_alloc_pd_resp {
+            pdn: state.pdn(),
+            reserved: 0,
+        };
         // SAFETY: The udata of this callback.
         unsafe { respond(udata, &response) }?;
         // SAFETY: Our object, fresh from the core.

@@ -119,7 +119,9 @@ pub(super) unsafe extern "C" fn poll_cq(
     let state = unsafe { CqObject::state(cq) };
     let mut done = 0;
     while done < count {
-        let Some(completion) = state.poll() else { break };
+        let Some(completion) = state.poll() else {
+            break;
+        };
         // SAFETY: The caller gave room for `count` entries. A kernel user polls a
         // queue empty before it destroys the queue pairs it polls for.
         unsafe {

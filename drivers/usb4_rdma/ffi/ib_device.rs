@@ -75,9 +75,7 @@ impl Registered {
         if ret == 0 {
             // SAFETY: Filled in. No DMA device: addresses that kernel users hand
             // to us are addresses in the kernel.
-            ret = unsafe {
-                c::ib_register_device(ib, c"usb4_rdma%d".as_char_ptr(), null_mut())
-            };
+            ret = unsafe { c::ib_register_device(ib, c"usb4_rdma%d".as_char_ptr(), null_mut()) };
         }
         if ret != 0 {
             // SAFETY: Not registered; this drops our reference by dealloc_driver.
@@ -126,7 +124,6 @@ impl Registered {
         // SAFETY: Registered.
         unsafe { c::u4r_port_event(self.0.as_ptr(), event) };
     }
-
 }
 
 impl Drop for Registered {
@@ -155,8 +152,8 @@ pub(super) unsafe extern "C" fn query_device(
     attr.sys_image_guid = unsafe { (*core).node_guid };
     attr.max_mr_size = u64::MAX;
     attr.page_size_cap = !(kernel::page::PAGE_SIZE as u64 - 1);
-    attr.vendor_id = 0;
-    attr.vendor_part_id = 0;
+    attr.vendor_id = limits::VENDOR_ID;
+    attr.vendor_part_id = c::U4R_ABI_VERSION;
     attr.hw_ver = 0;
     attr.max_qp = limits::MAX_QP;
     attr.max_qp_wr = limits::MAX_QP_WR;
@@ -196,7 +193,11 @@ pub(super) unsafe extern "C" fn query_port(
     // SAFETY: The core hands over a valid, zeroed structure.
     let attr = unsafe { &mut *attr };
     let up = device.is_up();
-    attr.state = if up { c::ib_port_state_IB_PORT_ACTIVE } else { c::ib_port_state_IB_PORT_DOWN };
+    attr.state = if up {
+        c::ib_port_state_IB_PORT_ACTIVE
+    } else {
+        c::ib_port_state_IB_PORT_DOWN
+    };
     attr.phys_state = if up {
         c::ib_port_phys_state_IB_PORT_PHYS_STATE_LINK_UP as u8
     } else {

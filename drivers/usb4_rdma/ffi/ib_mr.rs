@@ -54,7 +54,10 @@ pub(super) unsafe extern "C" fn reg_user_mr(
         let rights = Access::from_verbs(access as u32)?;
         // SAFETY: The domain's device is registered.
         let memory = unsafe { UserMem::pin((*pd).device, start, length, access as u32) }?;
-        publish(&state, Mr::new(&state, Backing::User(memory), virt_addr, length, rights))
+        publish(
+            &state,
+            Mr::new(&state, Backing::User(memory), virt_addr, length, rights),
+        )
     };
     pointer(register())
 }
@@ -64,7 +67,10 @@ pub(super) unsafe extern "C" fn get_dma_mr(pd: *mut c::ib_pd, access: c_int) -> 
     let state = unsafe { PdObject::state(pd) };
     let register = || -> Result<*mut c::ib_mr> {
         let rights = Access::from_verbs(access as u32)?;
-        publish(&state, Mr::new(&state, Backing::Kernel, 0, u64::MAX, rights))
+        publish(
+            &state,
+            Mr::new(&state, Backing::Kernel, 0, u64::MAX, rights),
+        )
     };
     pointer(register())
 }
@@ -78,4 +84,3 @@ pub(super) unsafe extern "C" fn dereg_mr(mr: *mut c::ib_mr, _udata: *mut c::ib_u
     drop(object);
     errno(Ok(()))
 }
-

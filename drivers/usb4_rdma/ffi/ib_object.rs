@@ -2,11 +2,11 @@
 //! Objects that the RDMA core allocates for us, and what all its callbacks share.
 
 use super::bindings as c;
-use core::ptr::NonNull;
-use kernel::prelude::*;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
+use core::ptr::NonNull;
+use kernel::prelude::*;
 use kernel::sync::{Arc, SpinLock};
 
 /// An object of the core's (`C` first, at offset 0) with a reference to ours.
@@ -66,7 +66,10 @@ impl<S> Borrowed<'_, S> {
     pub(super) unsafe fn new(raw: *const S) -> Self {
         // SAFETY: By the contract; the count is left alone, as it is never dropped.
         let state = ManuallyDrop::new(unsafe { Arc::from_raw(raw) });
-        Self { state, lent: PhantomData }
+        Self {
+            state,
+            lent: PhantomData,
+        }
     }
 }
 
@@ -115,9 +118,7 @@ pub(super) unsafe fn respond<T>(udata: *mut c::ib_udata, response: &T) -> Result
         return Ok(());
     }
     // SAFETY: By the contract; the source is valid for its size.
-    let ret = unsafe {
-        c::_ib_respond_udata(udata, (response as *const T).cast(), size_of::<T>())
-    };
+    let ret = unsafe { c::_ib_respond_udata(udata, (response as *const T).cast(), size_of::<T>()) };
     kernel::error::to_result(ret)
 }
 
@@ -206,7 +207,11 @@ pub(super) fn check_layouts() -> Result {
     unsafe { c::u4r_ib_sizes(&mut sizes) };
     let pairs = [
         ("ib_device", sizes.device, size_of::<c::ib_device>()),
-        ("ib_device_ops", sizes.device_ops, size_of::<c::ib_device_ops>()),
+        (
+            "ib_device_ops",
+            sizes.device_ops,
+            size_of::<c::ib_device_ops>(),
+        ),
         ("ib_ucontext", sizes.ucontext, size_of::<c::ib_ucontext>()),
         ("ib_pd", sizes.pd, size_of::<c::ib_pd>()),
         ("ib_cq", sizes.cq, size_of::<c::ib_cq>()),
@@ -218,7 +223,12 @@ pub(super) fn check_layouts() -> Result {
     ];
     for (name, theirs, ours) in pairs {
         if theirs != ours {
-            pr_err!("layout of {} differs: {} bytes in C, {} in Rust\n", name, theirs, ours);
+            pr_err!(
+                "layout of {} differs: {} bytes in C, {} in Rust\n",
+                name,
+                theirs,
+                ours
+            );
             return Err(EINVAL);
         }
     }

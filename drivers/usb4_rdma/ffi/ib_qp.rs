@@ -85,7 +85,11 @@ unsafe fn create(
     // SAFETY: The core keeps domain and completion queues alive as long as the
     // queue pair.
     let (pd, send_cq, recv_cq) = unsafe {
-        (PdObject::state((*qp).pd), CqObject::state(attr.send_cq), CqObject::state(attr.recv_cq))
+        (
+            PdObject::state((*qp).pd),
+            CqObject::state(attr.send_cq),
+            CqObject::state(attr.recv_cq),
+        )
     };
     // SAFETY: The udata of this callback, or NULL.
     let context = unsafe { c::u4r_udata_context(udata) };
@@ -116,7 +120,10 @@ unsafe fn create(
     if !context.is_null() {
         // SAFETY: The context outlives the objects made in it.
         let (send, recv) = unsafe {
-            (Mapping::new(context, &rings.send)?, Mapping::new(context, &rings.recv)?)
+            (
+                Mapping::new(context, &rings.send)?,
+                Mapping::new(context, &rings.recv)?,
+            )
         };
         (response.sq_key, response.rq_key) = (send.1, recv.1);
         mappings = Some((send.0, recv.0));
@@ -189,15 +196,18 @@ unsafe fn modify(qp: *mut c::ib_qp, attr: &c::ib_qp_attr, mask: u32) -> Result {
     let state = unsafe { QpObject::state(qp) };
     let has = |bit: u32| mask & bit != 0;
     let mut change = QpAttr::default();
-    let next = if has(c::ib_qp_attr_mask_IB_QP_STATE) { Some(state_of(attr.qp_state)?) } else { None };
+    let next = if has(c::ib_qp_attr_mask_IB_QP_STATE) {
+        Some(state_of(attr.qp_state)?)
+    } else {
+        None
+    };
     if has(c::ib_qp_attr_mask_IB_QP_AV) {
         // SAFETY: The core made sure that there is a GRH (RoCE has no other way).
-        change.local = Some(unsafe {
-            c::u4r_gid_is_local((*qp).device, &attr.ah_attr.grh.dgid)
-        });
+        change.local = Some(unsafe { c::u4r_gid_is_local((*qp).device, &attr.ah_attr.grh.dgid) });
         change.address = Some(Address::copy(&attr.ah_attr));
     }
-    change.access = has(c::ib_qp_attr_mask_IB_QP_ACCESS_FLAGS).then_some(attr.qp_access_flags as u32);
+    change.access =
+        has(c::ib_qp_attr_mask_IB_QP_ACCESS_FLAGS).then_some(attr.qp_access_flags as u32);
     change.path_mtu = has(c::ib_qp_attr_mask_IB_QP_PATH_MTU).then_some(attr.path_mtu);
     change.timeout = has(c::ib_qp_attr_mask_IB_QP_TIMEOUT).then_some(attr.timeout);
     change.retry_cnt = has(c::ib_qp_attr_mask_IB_QP_RETRY_CNT).then_some(attr.retry_cnt);
@@ -211,8 +221,11 @@ unsafe fn modify(qp: *mut c::ib_qp, attr: &c::ib_qp_attr, mask: u32) -> Result {
     change.dest_rd_atomic =
         has(c::ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC).then_some(attr.max_dest_rd_atomic);
     change.port = has(c::ib_qp_attr_mask_IB_QP_PORT).then_some(attr.port_num);
-    let assumed =
-        if has(c::ib_qp_attr_mask_IB_QP_CUR_STATE) { Some(state_of(attr.cur_qp_state)?) } else { None };
+    let assumed = if has(c::ib_qp_attr_mask_IB_QP_CUR_STATE) {
+        Some(state_of(attr.cur_qp_state)?)
+    } else {
+        None
+    };
     // SAFETY: As above.
     let qp_type = unsafe { (*qp).qp_type };
     // SAFETY: The function looks things up in a table.
@@ -308,7 +321,13 @@ unsafe fn send_post<'a>(wr: *const c::ib_send_wr) -> Result<SendPost<'a>> {
         imm: unsafe { *common.ex.imm_data.as_ref() },
         ..SendPost::default()
     };
-    let flag = |theirs, ours: u32| if common.send_flags & theirs != 0 { ours as u8 } else { 0 };
+    let flag = |theirs, ours: u32| {
+        if common.send_flags & theirs != 0 {
+            ours as u8
+        } else {
+            0
+        }
+    };
     post.flags = flag(c::ib_send_flags_IB_SEND_SIGNALED, c::U4R_SF_SIGNALED)
         | flag(c::ib_send_flags_IB_SEND_SOLICITED, c::U4R_SF_SOLICITED)
         | flag(c::ib_send_flags_IB_SEND_FENCE, c::U4R_SF_FENCE);

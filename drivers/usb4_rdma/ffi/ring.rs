@@ -61,14 +61,21 @@ impl Ring {
         if !entries.is_power_of_two() || stride == 0 || stride % 8 != 0 {
             return Err(EINVAL);
         }
-        let slots = (entries as usize).checked_mul(stride as usize).ok_or(EINVAL)?;
+        let slots = (entries as usize)
+            .checked_mul(stride as usize)
+            .ok_or(EINVAL)?;
         let page = kernel::page::PAGE_SIZE;
         let bytes = (c::U4R_RING_ENTRIES as usize + slots).next_multiple_of(page);
         // SAFETY: No requirements; the result is checked.
         let base = unsafe { c::u4r_ring_alloc(bytes) };
         let base = NonNull::new(base.cast()).ok_or(ENOMEM)?;
         // INVARIANT: Established by the checks and the size computed above.
-        Ok(Self { base, bytes, entries, stride })
+        Ok(Self {
+            base,
+            bytes,
+            entries,
+            stride,
+        })
     }
 
     /// Length of the mapping in bytes, whole pages.

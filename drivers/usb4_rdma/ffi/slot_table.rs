@@ -57,13 +57,15 @@ impl<T> SlotTable<T> {
 
     #[inline]
     fn slot(&self, key: u32) -> Option<&Slot<T>> {
-        self.slots.get(key as usize & self.slots.len().wrapping_sub(1))
+        self.slots
+            .get(key as usize & self.slots.len().wrapping_sub(1))
     }
 
     /// Whether the slot that `key` names has no object. Callers that insert hold
     /// a lock of their own against each other.
     pub(crate) fn is_free(&self, key: u32) -> bool {
-        self.slot(key).is_some_and(|slot| slot.object.load(Relaxed).is_null())
+        self.slot(key)
+            .is_some_and(|slot| slot.object.load(Relaxed).is_null())
     }
 
     /// Puts an object under `key`, whose slot is free and which is not 0.

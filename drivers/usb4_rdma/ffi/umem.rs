@@ -55,7 +55,12 @@ impl UserMem {
         let umem = kernel::error::from_err_ptr(umem)?;
         let umem = NonNull::new(umem).ok_or(ENOMEM)?;
         let first = addr % PAGE_SIZE;
-        let mut this = Self { umem, pages: KVVec::new(), first, length };
+        let mut this = Self {
+            umem,
+            pages: KVVec::new(),
+            first,
+            length,
+        };
         let count = (first + size).div_ceil(PAGE_SIZE);
         this.pages.resize(count, 0, GFP_KERNEL)?;
         // SAFETY: `umem` is valid and the table has room for `count` addresses.
@@ -68,7 +73,9 @@ impl UserMem {
     /// that lies in one page. False, and no call, if the range is not inside.
     #[inline]
     fn pieces(&self, offset: u64, len: usize, mut step: impl FnMut(usize, usize, usize)) -> bool {
-        let Some(end) = offset.checked_add(len as u64) else { return false };
+        let Some(end) = offset.checked_add(len as u64) else {
+            return false;
+        };
         if end > self.length {
             return false;
         }
@@ -77,7 +84,9 @@ impl UserMem {
         while done < len {
             let within = position & (PAGE_SIZE - 1);
             let count = core::cmp::min(PAGE_SIZE - within, len - done);
-            let Some(page) = self.pages.get(position >> PAGE_SHIFT) else { return false };
+            let Some(page) = self.pages.get(position >> PAGE_SHIFT) else {
+                return false;
+            };
             step(page + within, done, count);
             position += count;
             done += count;

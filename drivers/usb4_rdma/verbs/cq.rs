@@ -130,7 +130,12 @@ impl Cq {
         target: impl PinInit<Target<c::ib_cq>>,
     ) -> Result<Arc<Self>> {
         device.cqs.take(limits::MAX_CQ)?;
-        let initial = State { prod: 0, cons: 0, notified: 0, overrun: Overrun::No };
+        let initial = State {
+            prod: 0,
+            cons: 0,
+            notified: 0,
+            overrun: Overrun::No,
+        };
         let made = Arc::pin_init(
             pin_init!(Self {
                 device: device.clone(),
@@ -166,7 +171,11 @@ impl Cq {
     /// there was no room: the completion is lost and the queue is done for.
     pub(crate) fn push(&self, done: &Completion, solicited: bool) -> bool {
         let mut state = self.state.lock();
-        let cons = if self.kernel { state.cons } else { self.ring.user(UserWord::Cons) };
+        let cons = if self.kernel {
+            state.cons
+        } else {
+            self.ring.user(UserWord::Cons)
+        };
         // Also true for a consumer counter that makes no sense.
         if state.prod.wrapping_sub(cons) >= self.ring.entries() {
             if state.overrun == Overrun::No {
@@ -266,9 +275,14 @@ impl Cq {
     /// Arms the queue for a kernel user. Whether there are completions already.
     pub(crate) fn arm(&self, solicited: bool) -> bool {
         let state = self.state.lock();
-        let kind = if solicited { abi::U4R_ARM_SOLICITED } else { abi::U4R_ARM_ANY };
+        let kind = if solicited {
+            abi::U4R_ARM_SOLICITED
+        } else {
+            abi::U4R_ARM_ANY
+        };
         let count = (self.ring.user(UserWord::Arm) >> abi::U4R_ARM_COUNT_SHIFT).wrapping_add(1);
-        self.ring.set_user(UserWord::Arm, count << abi::U4R_ARM_COUNT_SHIFT | kind);
+        self.ring
+            .set_user(UserWord::Arm, count << abi::U4R_ARM_COUNT_SHIFT | kind);
         state.cons != state.prod
     }
 }

@@ -5,10 +5,10 @@
 //! `timers`; `mr_alloc`, `qpns`, `retired` and `registered` are taken alone or
 //! under a queue pair's lock, with nothing under them.
 
+use super::limits;
 use super::mr::{Count, Mr};
 use super::qp::Qp;
 use super::run::Batch;
-use super::limits;
 use crate::ffi::ib_device::{Identity, Registered};
 use crate::ffi::job::WorkQueue;
 use crate::ffi::random;
@@ -88,7 +88,10 @@ impl Device {
             BATCHES,
             GFP_KERNEL,
         )?;
-        let qpns = Qpns { next: random() % limits::QPN_END, used: 0 };
+        let qpns = Qpns {
+            next: random() % limits::QPN_END,
+            used: 0,
+        };
         let timers = KVVec::with_capacity(limits::MAX_QP as usize, GFP_KERNEL)?;
         let init = pin_init!(Self {
             link: link.clone(),
@@ -108,9 +111,16 @@ impl Device {
             registered <- kernel::new_spinlock!(None, "u4r_registered"),
         }? Error);
         let device = Arc::pin_init(init, GFP_KERNEL)?;
-        let identity = Identity { parent: link.nhi_device(), netdev };
+        let identity = Identity {
+            parent: link.nhi_device(),
+            netdev,
+        };
         let registered = Registered::new(device.clone(), &identity)?;
-        pr_info!("{}: RDMA device for the cable to {}\n", registered.name(), link.peer_name());
+        pr_info!(
+            "{}: RDMA device for the cable to {}\n",
+            registered.name(),
+            link.peer_name()
+        );
         *device.registered.lock() = Some(registered);
         Ok(device)
     }
@@ -140,7 +150,8 @@ impl Device {
     /// Takes a DATA or ACK frame. False if its queue pair does not exist.
     #[inline]
     pub(crate) fn deliver(&self, lane: &Lane, frame: RxBuf) -> bool {
-        self.batch(lane).is_some_and(|batch| batch.lock().deliver(self, frame))
+        self.batch(lane)
+            .is_some_and(|batch| batch.lock().deliver(self, frame))
     }
 
     /// The end of a batch of frames of `lane`.
@@ -151,7 +162,9 @@ impl Device {
     }
 
     fn batch(&self, lane: &Lane) -> Option<&Mutex<Batch>> {
-        let drainer = self.drainers.get(usize::from(lane.number()).min(BATCHES - 1))?;
+        let drainer = self
+            .drainers
+            .get(usize::from(lane.number()).min(BATCHES - 1))?;
         Some(&drainer.batch)
     }
 
@@ -211,7 +224,10 @@ impl Device {
                 Some(timed) => timed.deadline_ns = deadline_ns,
                 // There is a place for every queue pair: nothing is allocated.
                 None => {
-                    let _ = timers.push_within_capacity(Timed { qp: qp.clone(), deadline_ns });
+                    let _ = timers.push_within_capacity(Timed {
+                        qp: qp.clone(),
+                        deadline_ns,
+                    });
                 }
             }
         }
@@ -220,7 +236,11 @@ impl Device {
 
     /// The lane for a queue pair; `local`: its peer is on this device.
     pub(super) fn choose_lane(&self, qpn: u32, local: bool) -> Option<Arc<Lane>> {
-        if local { self.link.loop_lane() } else { self.link.lane_for_qp(qpn) }
+        if local {
+            self.link.loop_lane()
+        } else {
+            self.link.lane_for_qp(qpn)
+        }
     }
 
     /// The queue pair of a number.
@@ -256,7 +276,11 @@ impl Device {
             number = (number + 1) % limits::QPN_END;
         }
         qpns.next = (number + 1) % limits::QPN_END;
-        Ok(ReservedQpn { device: self.clone(), number, published: false })
+        Ok(ReservedQpn {
+            device: self.clone(),
+            number,
+            published: false,
+        })
     }
 
     /// Forgets a queue pair: no frame, timer or room reaches it any more. Sleeps.
@@ -288,7 +312,10 @@ impl Device {
 
     /// Early frames that one queue pair may hold.
     pub(super) fn max_held(&self) -> u16 {
-        let held = self.link.lane_for_qp(0).map_or(0, |lane| lane.max_held_by_qp());
+        let held = self
+            .link
+            .lane_for_qp(0)
+            .map_or(0, |lane| lane.max_held_by_qp());
         held.min(255) as u16
     }
 }

@@ -20,8 +20,12 @@ use kernel::sync::Arc;
 pub(crate) struct Events(u8);
 
 impl Events {
-    const ALL: [QpEvent; 4] =
-        [QpEvent::Fatal, QpEvent::AccessErr, QpEvent::ReqErr, QpEvent::CommEst];
+    const ALL: [QpEvent; 4] = [
+        QpEvent::Fatal,
+        QpEvent::AccessErr,
+        QpEvent::ReqErr,
+        QpEvent::CommEst,
+    ];
 
     fn add(&mut self, event: QpEvent) {
         for (bit, known) in Self::ALL.iter().enumerate() {
@@ -72,7 +76,9 @@ fn local<'a>(
 ) -> Result<(slot_table::Entry<'a, Mr>, u64), WcStatus> {
     let mr = device.mr(sge.lkey).ok_or(PROT)?;
     // The whole element, so that a message fails before its first byte is sent.
-    let offset = mr.check(pdn, sge.addr, u64::from(sge.length), wanted).ok_or(PROT)?;
+    let offset = mr
+        .check(pdn, sge.addr, u64::from(sge.length), wanted)
+        .ok_or(PROT)?;
     Ok((mr, offset))
 }
 
@@ -80,7 +86,11 @@ fn local<'a>(
 #[inline]
 fn store(device: &Device, pdn: u32, sge: &Sge, within: u32, data: &[u8]) -> Result<(), WcStatus> {
     let (mr, offset) = local(device, pdn, sge, Access::LOCAL_WRITE)?;
-    if mr.backing().write(offset + u64::from(within), data) { Ok(()) } else { Err(PROT) }
+    if mr.backing().write(offset + u64::from(within), data) {
+        Ok(())
+    } else {
+        Err(PROT)
+    }
 }
 
 impl Io {
@@ -191,21 +201,37 @@ impl Env for Io {
     fn gather(&mut self, slot: usize, off: u32, out: &mut [u8]) -> Result<(), WcStatus> {
         if let Some(entry) = self.send.entry(slot).filter(|entry| entry.is_inline()) {
             let whole = self.send.inline_data(entry, off, out);
-            return if whole { Ok(()) } else { Err(WcStatus::LocLenErr) };
+            return if whole {
+                Ok(())
+            } else {
+                Err(WcStatus::LocLenErr)
+            };
         }
         let (device, pdn) = (self.pd.device(), self.pd.pdn());
-        self.send.pieces(slot, off, out.len(), |sge, within, done, count| {
-            let (mr, offset) = local(device, pdn, sge, Access::LOCAL_READ)?;
-            let piece = out.get_mut(done..done + count).ok_or(PROT)?;
-            if mr.backing().read(offset + u64::from(within), piece) { Ok(()) } else { Err(PROT) }
-        })
+        self.send
+            .pieces(slot, off, out.len(), |sge, within, done, count| {
+                let (mr, offset) = local(device, pdn, sge, Access::LOCAL_READ)?;
+                let piece = out.get_mut(done..done + count).ok_or(PROT)?;
+                if mr.backing().read(offset + u64::from(within), piece) {
+                    Ok(())
+                } else {
+                    Err(PROT)
+                }
+            })
     }
 
     fn scatter(&mut self, slot: usize, off: u32, data: &[u8]) -> Result<(), WcStatus> {
         let (device, pdn) = (self.pd.device(), self.pd.pdn());
-        self.send.pieces(slot, off, data.len(), |sge, within, done, count| {
-            store(device, pdn, sge, within, data.get(done..done + count).ok_or(PROT)?)
-        })
+        self.send
+            .pieces(slot, off, data.len(), |sge, within, done, count| {
+                store(
+                    device,
+                    pdn,
+                    sge,
+                    within,
+                    data.get(done..done + count).ok_or(PROT)?,
+                )
+            })
     }
 
     fn local_op(&mut self, _slot: usize) -> Result<(), WcStatus> {
@@ -213,13 +239,18 @@ impl Env for Io {
     }
 
     fn send_done(&mut self, slot: usize, status: WcStatus, byte_len: u32) {
-        let Some(entry) = self.send.entry(slot) else { return };
+        let Some(entry) = self.send.entry(slot) else {
+            return;
+        };
         let signaled = u32::from(entry.flags) & abi::U4R_SF_SIGNALED != 0;
         let (wr_id, opcode) = (entry.wr_id, entry.completes_as());
         // The place first: who sees the completion may post again at once.
         self.send.release(slot);
         if signaled || self.signal_all || status != WcStatus::Success {
-            let completion = Completion { byte_len, ..self.blank(wr_id, status, opcode) };
+            let completion = Completion {
+                byte_len,
+                ..self.blank(wr_id, status, opcode)
+            };
             self.complete(Which::Send, completion, false);
         }
     }
@@ -235,15 +266,28 @@ impl Env for Io {
     #[inline]
     fn recv_write(&mut self, off: u32, data: &[u8]) -> Result<(), WcStatus> {
         let (device, pdn) = (self.pd.device(), self.pd.pdn());
-        self.recv.pieces(off, data.len(), |sge, within, done, count| {
-            store(device, pdn, sge, within, data.get(done..done + count).ok_or(PROT)?)
-        })
+        self.recv
+            .pieces(off, data.len(), |sge, within, done, count| {
+                store(
+                    device,
+                    pdn,
+                    sge,
+                    within,
+                    data.get(done..done + count).ok_or(PROT)?,
+                )
+            })
     }
 
     fn recv_done(&mut self, done: RecvDone) {
-        let Some(wr_id) = self.recv.finish() else { return };
+        let Some(wr_id) = self.recv.finish() else {
+            return;
+        };
         let has = |flag| done.flags & flag != 0;
-        let opcode = if has(RecvDone::WRITE_IMM) { Opcode::RecvWriteImm } else { Opcode::Recv };
+        let opcode = if has(RecvDone::WRITE_IMM) {
+            Opcode::RecvWriteImm
+        } else {
+            Opcode::Recv
+        };
         let mut completion = self.blank(wr_id, done.status, opcode);
         completion.byte_len = done.len;
         completion.imm = done.imm;
@@ -264,7 +308,9 @@ impl Env for Io {
                 Received::Nothing => break,
                 Received::Entry(_) | Received::Bad(_) => {}
             }
-            let Some(wr_id) = self.recv.finish() else { break };
+            let Some(wr_id) = self.recv.finish() else {
+                break;
+            };
             let completion = self.blank(wr_id, WcStatus::WrFlushErr, Opcode::Recv);
             self.complete(Which::Recv, completion, false);
         }
@@ -289,13 +335,21 @@ impl Env for Io {
         if last {
             kernel::sync::barrier::smp_mb(kernel::sync::barrier::Write);
         }
-        if whole { Ok(()) } else { Err(Nak::RemAccess) }
+        if whole {
+            Ok(())
+        } else {
+            Err(Nak::RemAccess)
+        }
     }
 
     #[inline]
     fn mem_read(&mut self, rkey: u32, va: u64, out: &mut [u8]) -> Result<(), Nak> {
         let (mr, offset) = self.remote(rkey, va, out.len() as u32, Access::REMOTE_READ)?;
-        if mr.backing().read(offset, out) { Ok(()) } else { Err(Nak::RemAccess) }
+        if mr.backing().read(offset, out) {
+            Ok(())
+        } else {
+            Err(Nak::RemAccess)
+        }
     }
 
     fn atomic(&mut self, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, Nak> {

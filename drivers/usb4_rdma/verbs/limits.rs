@@ -33,3 +33,6 @@ pub(crate) const LOCAL_CA_ACK_DELAY: u8 = 12;
 pub(crate) const QPN_FIRST: u32 = 2;
 /// Numbers of queue pairs have 24 bits.
 pub(crate) const QPN_END: u32 = 1 << 24;
+/// Of the device: the Linux Foundation's, by which Linux hosts announce themselves
+/// on a cable as well. Programs take 0 for a broken device.
+pub(crate) const VENDOR_ID: u32 = 0x1d6b;

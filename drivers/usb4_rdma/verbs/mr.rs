@@ -4,6 +4,8 @@
 //! A region is looked up anew for each frame that is copied from or to it, and
 //! held for that copy only. So it may be deregistered at any time; what is still
 //! queued then fails with a protection or access error.
+//!
+//! Lock order: `mr_alloc` is taken alone; looking a region up takes no lock.
 
 use super::{limits, Device};
 use crate::ffi::ib_object::unsupported;
@@ -26,7 +28,10 @@ impl Pd {
     /// `ENOMEM` beyond the device's limit.
     pub(crate) fn new(device: &Arc<Device>) -> Result<Arc<Self>> {
         device.pds.take(limits::MAX_PD)?;
-        let pd = Self { device: device.clone(), number: device.next_pdn() };
+        let pd = Self {
+            device: device.clone(),
+            number: device.next_pdn(),
+        };
         Ok(Arc::new(pd, GFP_KERNEL)?)
     }
 
@@ -133,7 +138,13 @@ pub(crate) struct Mr {
 impl Mr {
     /// A region of `length` bytes that begins at the virtual address `start`.
     pub(crate) fn new(pd: &Pd, backing: Backing, start: u64, length: u64, rights: Access) -> Self {
-        Self { pdn: pd.number, rights, start, length, backing }
+        Self {
+            pdn: pd.number,
+            rights,
+            start,
+            length,
+            backing,
+        }
     }
 
     /// The offset of `va` in the backing, if the region belongs to `pdn`, grants

@@ -5,7 +5,7 @@
 //! Lock order: `post` alone, with interrupts off.
 
 use super::qp::Qp;
-use crate::ffi::abi::{RQE_BYTES, SQE_BYTES, Sge};
+use crate::ffi::abi::{Sge, RQE_BYTES, SQE_BYTES};
 use crate::ffi::ib_object::unsupported;
 use crate::ffi::ring::{KernelWord, Ring, UserWord};
 use kernel::prelude::*;
@@ -36,7 +36,11 @@ fn place(ring: &Ring, prod: u32, sges: &[Sge], max: u32) -> Result {
         return Err(EINVAL);
     }
     let used = prod.wrapping_sub(ring.kernel(KernelWord::Cons));
-    if used < ring.entries() { Ok(()) } else { Err(ENOMEM) }
+    if used < ring.entries() {
+        Ok(())
+    } else {
+        Err(ENOMEM)
+    }
 }
 
 fn write_sges(ring: &Ring, index: u32, first: usize, sges: &[Sge]) {

@@ -376,11 +376,15 @@ impl Qp {
         if change.port.is_some_and(|port| port != 1) {
             return Err(EINVAL);
         }
-        if change.access.is_some_and(|access| access & UNSUPPORTED_ACCESS != 0) {
+        if change
+            .access
+            .is_some_and(|access| access & UNSUPPORTED_ACCESS != 0)
+        {
             return Err(unsupported());
         }
         io.send.refill();
-        core.modify(&change.core(to), clock::now_ns(), io).map_err(|_| EINVAL)?;
+        core.modify(&change.core(to), clock::now_ns(), io)
+            .map_err(|_| EINVAL)?;
         if let Some(access) = change.access {
             io.access = Access::of_qp(access);
         }

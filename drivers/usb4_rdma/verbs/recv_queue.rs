@@ -75,7 +75,11 @@ impl RecvQueue {
         for i in 0..self.num_sge as usize {
             let word = (abi::RQE_BYTES / 8) as usize + 2 * i;
             let [addr, rest] = self.ring.read::<2>(index, word);
-            let sge = Sge { addr, length: rest as u32, lkey: (rest >> 32) as u32 };
+            let sge = Sge {
+                addr,
+                length: rest as u32,
+                lkey: (rest >> 32) as u32,
+            };
             total += u64::from(sge.length);
             if let Some(place) = self.sges.get_mut(i) {
                 *place = sge;
@@ -105,7 +109,14 @@ impl RecvQueue {
             (self.cursor, self.cursor_base) = (0, 0);
         }
         let sges = self.sges.get(..self.num_sge as usize).unwrap_or(&[]);
-        walk(sges, &mut self.cursor, &mut self.cursor_base, offset, len, &mut step)
+        walk(
+            sges,
+            &mut self.cursor,
+            &mut self.cursor_base,
+            offset,
+            len,
+            &mut step,
+        )
     }
 
     /// Ends the use of the entry; what the program called it.
@@ -115,7 +126,11 @@ impl RecvQueue {
 
     /// From here on the program rings the doorbell after it posted.
     pub(crate) fn set_flushing(&mut self, flushing: bool) {
-        let state = if flushing { abi::U4R_RQ_FLUSH } else { abi::U4R_RQ_OK };
+        let state = if flushing {
+            abi::U4R_RQ_FLUSH
+        } else {
+            abi::U4R_RQ_OK
+        };
         self.ring.set_kernel(KernelWord::State, state);
         // The state before, the counter after: pairs with the program.
         smp_mb(Full);
@@ -134,5 +149,4 @@ impl RecvQueue {
         self.ring.set_kernel(KernelWord::Cons, self.next);
         self.set_flushing(false);
     }
-
 }

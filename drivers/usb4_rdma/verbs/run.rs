@@ -57,7 +57,11 @@ impl Qp {
     pub(super) fn on_tick(self: &Arc<Self>) {
         self.work(|inner, now| {
             inner.armed_ns = u64::MAX;
-            if inner.core.next_deadline().is_some_and(|deadline| deadline <= now) {
+            if inner
+                .core
+                .next_deadline()
+                .is_some_and(|deadline| deadline <= now)
+            {
                 let Inner { core, io, .. } = inner;
                 core.on_timer(now, io);
             }
@@ -82,7 +86,13 @@ impl Qp {
     #[inline]
     pub(super) fn receive(&self, frame: RxBuf, now: u64) -> bool {
         let mut inner = self.inner.lock();
-        let Inner { core, io, touched, dead, .. } = &mut *inner;
+        let Inner {
+            core,
+            io,
+            touched,
+            dead,
+            ..
+        } = &mut *inner;
         if *dead {
             return false;
         }
@@ -127,7 +137,9 @@ impl Qp {
             if !core.wants_tx(now).control {
                 return;
             }
-            let sent = lane.send(Kind::Control, |out| core.poll_tx(now, io, Room::Control, out));
+            let sent = lane.send(Kind::Control, |out| {
+                core.poll_tx(now, io, Room::Control, out)
+            });
             if !matches!(sent, Sent::Sent) {
                 return;
             }
@@ -136,7 +148,13 @@ impl Qp {
 
     /// Sends a burst. Whether there may be more to send at once.
     fn pump(&self, inner: &mut Inner, now: u64) -> bool {
-        let Inner { core, io, lane, waiting, .. } = inner;
+        let Inner {
+            core,
+            io,
+            lane,
+            waiting,
+            ..
+        } = inner;
         let Some(lane) = lane else { return false };
         let mut room_for_data = true;
         for _ in 0..BURST {
@@ -146,8 +164,11 @@ impl Qp {
             if !data && !wants.control {
                 return false;
             }
-            let (kind, room) =
-                if data { (Kind::Data, Room::Data) } else { (Kind::Control, Room::Control) };
+            let (kind, room) = if data {
+                (Kind::Data, Room::Data)
+            } else {
+                (Kind::Control, Room::Control)
+            };
             match lane.send(kind, |out| core.poll_tx(now, io, room, out)) {
                 Sent::Sent => continue,
                 Sent::Nothing | Sent::Down => return false,
@@ -222,7 +243,13 @@ impl Batch {
 
     /// An empty batch; one for each drainer.
     pub(crate) const fn new() -> Self {
-        Self { touched: [const { None }; Self::SIZE], count: 0, last: None, now: 0, frames: 0 }
+        Self {
+            touched: [const { None }; Self::SIZE],
+            count: 0,
+            last: None,
+            now: 0,
+            frames: 0,
+        }
     }
 
     /// Takes a received DATA or ACK frame. False if its queue pair does not exist.

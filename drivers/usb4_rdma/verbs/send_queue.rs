@@ -137,7 +137,11 @@ impl SendQueue {
     fn set_busy(&mut self, busy: bool) {
         if self.busy != busy {
             self.busy = busy;
-            let state = if busy { abi::U4R_SQ_BUSY } else { abi::U4R_SQ_IDLE };
+            let state = if busy {
+                abi::U4R_SQ_BUSY
+            } else {
+                abi::U4R_SQ_IDLE
+            };
             self.ring.set_kernel(KernelWord::State, state);
         }
     }
@@ -210,10 +214,8 @@ impl SendQueue {
 
     fn check(&mut self, entry: &mut Entry, slot: usize, inline: u32) -> Result<(), WcStatus> {
         const BAD: Result<(), WcStatus> = Err(WcStatus::LocQpOpErr);
-        const FLAGS: u32 = abi::U4R_SF_SIGNALED
-            | abi::U4R_SF_SOLICITED
-            | abi::U4R_SF_FENCE
-            | abi::U4R_SF_INLINE;
+        const FLAGS: u32 =
+            abi::U4R_SF_SIGNALED | abi::U4R_SF_SOLICITED | abi::U4R_SF_FENCE | abi::U4R_SF_INLINE;
         let opcode = u32::from(entry.opcode);
         let answered = matches!(
             opcode,
@@ -252,7 +254,11 @@ impl SendQueue {
         for i in 0..usize::from(entry.num_sge) {
             let word = (abi::SQE_BYTES / 8) as usize + 2 * i;
             let [addr, rest] = self.ring.read::<2>(entry.index, word);
-            let sge = Sge { addr, length: rest as u32, lkey: (rest >> 32) as u32 };
+            let sge = Sge {
+                addr,
+                length: rest as u32,
+                lkey: (rest >> 32) as u32,
+            };
             total += u64::from(sge.length);
             if let Some(place) = self.sges.get_mut(base + i) {
                 *place = sge;
@@ -281,20 +287,30 @@ impl SendQueue {
         len: usize,
         mut step: impl FnMut(&Sge, u32, usize, usize) -> Result<(), WcStatus>,
     ) -> Result<(), WcStatus> {
-        let Some(entry) = self.slots.get_mut(slot) else { return Err(WcStatus::LocQpOpErr) };
+        let Some(entry) = self.slots.get_mut(slot) else {
+            return Err(WcStatus::LocQpOpErr);
+        };
         let base = slot * self.max_sge as usize;
         let end = base + usize::from(entry.num_sge);
         let sges = self.sges.get(base..end).unwrap_or(&[]);
         if offset < entry.cursor_base {
             (entry.cursor, entry.cursor_base) = (0, 0);
         }
-        walk(sges, &mut entry.cursor, &mut entry.cursor_base, offset, len, &mut step)
+        walk(
+            sges,
+            &mut entry.cursor,
+            &mut entry.cursor_base,
+            offset,
+            len,
+            &mut step,
+        )
     }
 
     /// Gives entries back to the program, in order, up to that in `slot`.
     pub(crate) fn release(&mut self, slot: usize) {
         if let Some(entry) = self.slots.get(slot) {
-            self.ring.set_kernel(KernelWord::Cons, entry.index.wrapping_add(1));
+            self.ring
+                .set_kernel(KernelWord::Cons, entry.index.wrapping_add(1));
         }
     }
 
@@ -320,7 +336,9 @@ pub(crate) fn walk(
     let mut done = 0;
     let mut position = offset;
     while done < len {
-        let Some(sge) = sges.get(usize::from(*cursor)) else { return Err(WcStatus::LocLenErr) };
+        let Some(sge) = sges.get(usize::from(*cursor)) else {
+            return Err(WcStatus::LocLenErr);
+        };
         let within = position - *cursor_base;
         if within >= sge.length {
             *cursor += 1;

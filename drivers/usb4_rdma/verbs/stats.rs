@@ -40,7 +40,10 @@ const fn same(a: &[u8], b: &[u8]) -> bool {
 const _: () = {
     let mut i = 0;
     while i < COUNTERS.len() {
-        assert!(same(COUNTERS[i].to_bytes(), QpCounters::NAMES[i].as_bytes()));
+        assert!(same(
+            COUNTERS[i].to_bytes(),
+            QpCounters::NAMES[i].as_bytes()
+        ));
         i += 1;
     }
 };
