@@ -99,8 +99,9 @@ def bandwidth(outcome, both_ways=False):
 
 def latency(outcome):
     """(typical, 99th percentile) half round trip in microseconds of a perftest client."""
+    # The standard deviation may be printed as "-nan": a square root of rounding errors.
     found = re.findall(r"^\s*\d+\s+\d+\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+"
-                       r"([\d.]+)\s+([\d.]+)\s+([\d.]+)\s*$", outcome.client.out, re.MULTILINE)
+                       r"(\S+)\s+([\d.]+)\s+([\d.]+)\s*$", outcome.client.out, re.MULTILINE)
     if not found:
         raise LabError(f"no latency in\n{outcome.text()}")
     return float(found[-1][2]), float(found[-1][5])
