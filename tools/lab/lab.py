@@ -83,9 +83,22 @@ class Lab:
                                 [self._link], self._mode)
         for name in self.profiles:
             self.hosts[name] = self._start(name, stage)
-        self.each(lambda host: host.wait_up())
+        self.each(self._wait_up)
         say("both guests are up")
         return self
+
+    def _wait_up(self, host):
+        """Waits for a guest; one that never printed a line is started once more.
+
+        That was seen once in some fifty boots, and is the virtual machine's, not the guest's.
+        """
+        try:
+            host.wait_up()
+        except LabError:
+            if host.console.strip():
+                raise
+            say(f"host {host.name} printed nothing: it is started once more")
+            self.power_cycle(host.name)
 
     def _start(self, name, stage):
         """Starts the virtual machine of a host."""
@@ -191,9 +204,26 @@ class Lab:
         """
         addresses = self.network(timeout) if network else {}
         self.run(f"modprobe usb4_rdma {parameters}")
+        try:
+            self._wait_active(timeout)
+        except LabError as error:
+            # A defect of the driver that is not understood yet (README): its first handshake
+            # rarely does not end. Said aloud, and done what a user would do, once.
+            say(f"DEFECT: no active port after the first handshake; the cable is pulled once\n{error}")
+            self.unplug()
+            self.each(lambda host: host.wait_until(
+                "! ls -d /sys/bus/thunderbolt/devices/[0-9]-[1-9] >/dev/null 2>&1", timeout))
+            self.plug()
+            self.wait_discovery(timeout)
+            if network:
+                self.network(timeout)
+            self._wait_active(timeout)
+        return addresses
+
+    def _wait_active(self, timeout):
+        """Waits until usb4_rdma0 is active on both hosts."""
         self.each(lambda host: host.wait_until(
             "grep -q ACTIVE /sys/class/infiniband/usb4_rdma0/ports/1/state 2>/dev/null", timeout))
-        return addresses
 
     def kernel_faults(self):
         """Passages of WARN, BUG, oops from both kernels' logs, as `host: passage`."""
