@@ -204,20 +204,7 @@ class Lab:
         """
         addresses = self.network(timeout) if network else {}
         self.run(f"modprobe usb4_rdma {parameters}")
-        try:
-            self._wait_active(timeout)
-        except LabError as error:
-            # A defect of the driver that is not understood yet (README): its first handshake
-            # rarely does not end. Said aloud, and done what a user would do, once.
-            say(f"DEFECT: no active port after the first handshake; the cable is pulled once\n{error}")
-            self.unplug()
-            self.each(lambda host: host.wait_until(
-                "! ls -d /sys/bus/thunderbolt/devices/[0-9]-[1-9] >/dev/null 2>&1", timeout))
-            self.plug()
-            self.wait_discovery(timeout)
-            if network:
-                self.network(timeout)
-            self._wait_active(timeout)
+        self._wait_active(timeout)
         return addresses
 
     def _wait_active(self, timeout):

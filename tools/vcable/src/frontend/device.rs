@@ -102,12 +102,14 @@ impl Device {
     pub fn client_gone(&mut self) {
         self.reset();
         self.engine.with(|_, _| self.memory.unmap_all());
-        self.vectors.clear();
+        self.vectors.disable();
+        self.vectors.forget();
     }
 
     /// The function's reset: registers, rings, config space. DMA mappings and eventfds stay the client's.
     fn reset(&mut self) {
         self.engine.with(|fabric, now| fabric.host_reset(self.host, now));
+        self.vectors.forget();
         self.config.reset();
     }
 
@@ -158,7 +160,8 @@ impl Device {
     fn irq_info(index: u32) -> Result<Reply, i32> {
         let (flags, count) = match index {
             IRQ_INTX => (wire::IRQ_EVENTFD | wire::IRQ_MASKABLE | wire::IRQ_AUTOMASKED, 1),
-            IRQ_MSIX => (wire::IRQ_EVENTFD | wire::IRQ_NORESIZE, u32::from(MSIX_VECTORS)),
+            // Without NORESIZE: QEMU then leaves the other vectors alone when it adds one.
+            IRQ_MSIX => (wire::IRQ_EVENTFD, u32::from(MSIX_VECTORS)),
             IRQ_ERROR => (wire::IRQ_EVENTFD, 1),
             _ if index < NUM_IRQS => (wire::IRQ_EVENTFD, 0),
             _ => return Err(EINVAL),
@@ -183,7 +186,7 @@ impl Device {
         }
         let trigger = flags & wire::IRQ_SET_ACTION_TRIGGER != 0;
         if trigger && flags & wire::IRQ_SET_DATA_NONE != 0 && count == 0 {
-            self.vectors.clear();
+            self.vectors.disable();
             return Ok(Reply::default());
         }
         let with_eventfds = trigger && flags & wire::IRQ_SET_DATA_EVENTFD != 0;

@@ -10,10 +10,28 @@ use std::sync::Mutex;
 
 use crate::core::{Interrupts, MSIX_VECTORS};
 
-/// The eventfds by vector. A vector without one does not interrupt.
+/// One vector.
+#[derive(Debug, Default)]
+struct Vector {
+    file: Option<File>,
+    /// Raised while it had no eventfd: the pending bit of MSI-X. QEMU takes all eventfds away for a moment
+    /// when it sets vectors up anew, and what the device raises meanwhile must not be lost: the status bit
+    /// stays set, so no second edge would ever come.
+    pending: bool,
+}
+
+impl Vector {
+    fn ring(&self) {
+        if let Some(file) = &self.file {
+            let _ = { file }.write(&1u64.to_ne_bytes());
+        }
+    }
+}
+
+/// The eventfds by vector. What a vector without one raises waits for it.
 #[derive(Debug, Default)]
 pub struct Vectors {
-    files: Mutex<[Option<File>; MSIX_VECTORS as usize]>,
+    files: Mutex<[Vector; MSIX_VECTORS as usize]>,
 }
 
 impl Vectors {
@@ -26,15 +44,23 @@ impl Vectors {
             return false;
         }
         let mut given = files.into_iter().map(File::from);
-        for slot in &mut self.files.lock().unwrap()[first as usize..last as usize] {
-            *slot = given.next();
+        for vector in &mut self.files.lock().unwrap()[first as usize..last as usize] {
+            vector.file = given.next();
+            if vector.file.is_some() && std::mem::take(&mut vector.pending) {
+                vector.ring();
+            }
         }
         true
     }
 
-    /// Takes all eventfds away.
-    pub fn clear(&self) {
-        *self.files.lock().unwrap() = Default::default();
+    /// Takes all eventfds away; what is raised from now on waits for new ones.
+    pub fn disable(&self) {
+        self.files.lock().unwrap().iter_mut().for_each(|vector| vector.file = None);
+    }
+
+    /// Forgets what was raised and not delivered: the device was reset.
+    pub fn forget(&self) {
+        self.files.lock().unwrap().iter_mut().for_each(|vector| vector.pending = false);
     }
 }
 
@@ -42,8 +68,9 @@ impl Interrupts for Vectors {
     /// Adds one to the vector's eventfd, which QEMU or the kernel turns into an MSI-X. The write blocks
     /// only at 2^64 - 2 unread interrupts.
     fn raise(&self, vector: u16) {
-        if let Some(Some(file)) = self.files.lock().unwrap().get(usize::from(vector)) {
-            let _ = (&*file).write(&1u64.to_ne_bytes());
+        if let Some(vector) = self.files.lock().unwrap().get_mut(usize::from(vector)) {
+            vector.ring();
+            vector.pending |= vector.file.is_none();
         }
     }
 }
@@ -75,9 +102,28 @@ mod tests {
         assert!(second.read().is_err());
         vectors.raise(14);
         assert_eq!(first.read().unwrap(), 1);
-        vectors.clear();
+        vectors.disable();
         vectors.raise(14);
         assert!(first.read().is_err());
+    }
+
+    #[test]
+    fn what_is_raised_without_an_eventfd_waits_for_one() {
+        let vectors = Vectors::default();
+        let (event, copy) = event();
+        let again = copy.try_clone().unwrap();
+        assert!(vectors.assign(1, 1, vec![copy]));
+        vectors.disable();
+        vectors.raise(1);
+        vectors.raise(1);
+        assert!(event.read().is_err());
+        assert!(vectors.assign(1, 1, vec![again.try_clone().unwrap()]));
+        assert_eq!(event.read().unwrap(), 1, "told once");
+        vectors.disable();
+        vectors.raise(1);
+        vectors.forget();
+        assert!(vectors.assign(1, 1, vec![again]));
+        assert!(event.read().is_err(), "a reset forgets it");
     }
 
     #[test]

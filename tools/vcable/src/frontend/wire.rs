@@ -37,8 +37,6 @@ pub const IRQ_EVENTFD: u32 = 1;
 pub const IRQ_MASKABLE: u32 = 2;
 /// Interrupt flag: masks itself when it is raised.
 pub const IRQ_AUTOMASKED: u32 = 4;
-/// Interrupt flag: the number of vectors cannot change while they are enabled.
-pub const IRQ_NORESIZE: u32 = 8;
 /// `VFIO_IRQ_SET` flag: no data follows.
 pub const IRQ_SET_DATA_NONE: u32 = 1;
 /// `VFIO_IRQ_SET` flag: file descriptors are attached.
