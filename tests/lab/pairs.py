@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Programs that run as a pair, one on each host, and what tests ask of the device."""
 
+import re
+
 DEVICE = "usb4_rdma0"
 SYSFS = f"/sys/class/infiniband/{DEVICE}"
 # Long enough for an emulated CPU that others use as well (s).
@@ -60,3 +62,17 @@ def resources(host):
     # "0: usb4_rdma0: pd 1 cq 2 ..."
     words = line.split(":", 2)[2].split()
     return {kind: int(number) for kind, number in zip(words[::2], words[1::2])}
+
+
+def data_rings(lab):
+    """Numbers of host a's receive rings that are lanes: those that data comes through."""
+    def received():
+        values = lab.cable({"cmd": "counters"})["counters"]
+        return {int(found.group(1)): value for name, value in values.items()
+                if (found := re.fullmatch(r"host\.a\.rx(\d+)\.frames", name))}
+
+    before = received()
+    verify(lab, "-q 16 -m 16 -o w -M 1000000 -D 1")
+    found = [ring for ring, value in received().items() if value - before.get(ring, 0) > 100]
+    assert found
+    return found

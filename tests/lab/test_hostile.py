@@ -8,7 +8,7 @@ import pytest
 
 import frames
 from frames import ACK, DATA, LANE, LAST, WRITE, frame
-from pairs import DEVICE, counters, verify
+from pairs import DEVICE, counters, data_rings, verify
 
 REPORT = "/sys/kernel/debug/usb4_rdma/0-1"
 SEED = 20240607
@@ -19,18 +19,7 @@ FUZZED = 600
 def lane_rings(driver):
     """Numbers of host a's receive rings that are lanes: those that data comes through."""
     driver.run("mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug")
-
-    def received():
-        values = driver.cable({"cmd": "counters"})["counters"]
-        return {int(found.group(1)): value for name, value in values.items()
-                if (found := re.fullmatch(r"host\.a\.rx(\d+)\.frames", name))}
-
-    before = received()
-    verify(driver, "-q 16 -m 16 -o w -M 1000000 -D 1")
-    after = received()
-    found = [ring for ring, value in after.items() if value - before.get(ring, 0) > 100]
-    assert found
-    return found
+    return data_rings(driver)
 
 
 def lane_counters(host):

@@ -127,6 +127,14 @@ counters! {
         rx_flagged,
         /// Frames for a QPN that is not there.
         rx_unknown_qpn,
+        /// Frames that came before there was a device for them.
+        rx_unclaimed,
+        /// Batches that the supplemental poll found before an interrupt told of them.
+        rx_polled,
+        /// Times a sender found no transmit buffer.
+        tx_no_buffer,
+        /// Times a sender found no credit.
+        tx_no_credit,
     }
 }
 
@@ -139,6 +147,13 @@ impl BadFrames {
     pub fn count(&mut self, bad: BadFrame) {
         let c = &mut self.0[bad as usize % BadFrame::COUNT];
         *c = c.wrapping_add(1);
+    }
+
+    /// Adds `other` to this.
+    pub fn add(&mut self, other: &Self) {
+        for (sum, more) in self.0.iter_mut().zip(other.0) {
+            *sum = sum.wrapping_add(more);
+        }
     }
 
     /// Sum of all kinds.

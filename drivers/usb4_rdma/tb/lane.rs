@@ -68,9 +68,6 @@ pub(super) struct Tx {
     open: bool,
     in_flight: u32,
     pub(super) counters: LaneCounters,
-    /// Times a sender found no buffer, and no credit.
-    pub(super) no_buffer: u64,
-    pub(super) no_credit: u64,
 }
 
 /// The receive side.
@@ -82,10 +79,6 @@ pub(super) struct Rx {
     pub(super) held: u32,
     pub(super) counters: LaneCounters,
     pub(super) bad: BadFrames,
-    /// Batches that the poll found before an interrupt told of them.
-    pub(super) polled: u64,
-    /// Frames that came before there was a device for them.
-    pub(super) unclaimed: u64,
 }
 
 /// How frames come in.
@@ -153,8 +146,6 @@ impl Lane {
             open: true,
             in_flight: 0,
             counters: LaneCounters::ZERO,
-            no_buffer: 0,
-            no_credit: 0,
         };
         let rx = Rx {
             credit: LaneRx::new(buffers),
@@ -162,8 +153,6 @@ impl Lane {
             held: 0,
             counters: LaneCounters::ZERO,
             bad: BadFrames::default(),
-            polled: 0,
-            unclaimed: 0,
         };
         let link = link.clone();
         let init = pin_init!(Self {
@@ -288,7 +277,7 @@ impl Lane {
     pub(super) fn tick(this: &Arc<Self>, now: u64) -> Option<u64> {
         if let Port::Ring(ring) = &this.port {
             if ring.poke() {
-                this.rx.lock().polled += 1;
+                this.rx.lock().counters.rx_polled += 1;
             }
         }
         let (ask, next) = {
@@ -334,12 +323,12 @@ impl Lane {
             return Err(Sent::Down);
         }
         if !self.has_buffer(&mut tx, kind) {
-            tx.no_buffer += 1;
+            tx.counters.tx_no_buffer += 1;
             return Err(Sent::NoRoom);
         }
         if kind == Kind::Data {
             if !tx.has_credit() {
-                tx.no_credit += 1;
+                tx.counters.tx_no_credit += 1;
                 if let Some(credit) = &mut tx.credit {
                     credit.wait(now_ns());
                 }

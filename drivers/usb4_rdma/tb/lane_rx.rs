@@ -80,7 +80,7 @@ impl Lane {
     /// Gives a frame to the device, if there is one yet.
     pub(super) fn hand_up(this: &Arc<Self>, frame: Frame, header: Header) {
         let Some(device) = this.link().device() else {
-            this.rx.lock().unclaimed += 1;
+            this.rx.lock().counters.rx_unclaimed += 1;
             return this.give_back(frame, false);
         };
         if let Some(buf) = RxBuf::new(this, frame, header) {

@@ -6,7 +6,9 @@
 //! Lock order: each lane's `tx` and `rx` are taken alone.
 
 use super::lane::Lane;
+use super::link::Link;
 use super::peer::Peer;
+use crate::proto::counters::{BadFrames, LaneCounters};
 use crate::proto::wire::BadFrame;
 use kernel::debugfs::{Dir, File, Writer};
 use kernel::fmt::{Formatter, Result as FmtResult};
@@ -49,17 +51,39 @@ impl Writer for Report {
     }
 }
 
+impl Lane {
+    /// What both directions have counted.
+    fn counters(&self) -> (LaneCounters, BadFrames) {
+        let mut all = self.tx.lock().counters;
+        let rx = self.rx.lock();
+        all.add(&rx.counters);
+        (all, rx.bad)
+    }
+}
+
+impl Link {
+    /// The counters of all lanes, loopback included, summed.
+    pub(crate) fn counters(&self) -> (LaneCounters, BadFrames) {
+        let (mut all, mut bad) = (LaneCounters::ZERO, BadFrames::default());
+        self.each_lane(|lane| {
+            let (counters, dropped) = lane.counters();
+            all.add(&counters);
+            bad.add(&dropped);
+        });
+        (all, bad)
+    }
+}
+
 fn write_lane(f: &mut Formatter<'_>, lane: &Lane) -> FmtResult {
     // Copied under the locks, printed without them.
-    let (mut all, no_buffer, no_credit, credit) = {
+    let (all, bad) = lane.counters();
+    let credit = {
         let tx = lane.tx.lock();
-        let credit = tx.credit.as_ref().map_or(0, |credit| credit.credit());
-        (tx.counters, tx.no_buffer, tx.no_credit, credit)
+        tx.credit.as_ref().map_or(0, |credit| credit.credit())
     };
-    let (bad, held, polled, unclaimed, posted) = {
+    let (held, posted) = {
         let rx = lane.rx.lock();
-        all.add(&rx.counters);
-        (rx.bad, rx.held, rx.polled, rx.unclaimed, rx.credit.posted())
+        (rx.held, rx.credit.posted())
     };
     let number = lane.number();
     let mut result = Ok(());
@@ -69,11 +93,7 @@ fn write_lane(f: &mut Formatter<'_>, lane: &Lane) -> FmtResult {
         }
     };
     all.each(&mut line);
-    line("tx_no_buffer", no_buffer);
-    line("tx_no_credit", no_credit);
     line("tx_credit", u64::from(credit));
-    line("rx_polled", polled);
-    line("rx_unclaimed", unclaimed);
     line("rx_held", u64::from(held));
     line("rx_posted", u64::from(posted));
     line("rx_bad", bad.total());

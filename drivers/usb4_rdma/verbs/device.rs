@@ -142,6 +142,11 @@ impl Device {
         self.up.load(Relaxed) && self.link.is_up()
     }
 
+    /// The cable that it is on.
+    pub(super) fn link(&self) -> &Link {
+        &self.link
+    }
+
     /// Gigabits a second in each direction.
     pub(crate) fn gbps(&self) -> u32 {
         self.link.speed_gbps() * self.link.width()
