@@ -15,6 +15,7 @@ help:
 	@echo 'In the emulated lab (needs mmdebstrap, make, git; nothing else of the machine):'
 	@echo '  make demo        boot two hosts, plug the cable, run perftest over usb4_rdma0'
 	@echo '  make test        every test; ends in "N passed, N failed, N skipped"'
+	@echo '  make sim         the protocol in virtual time against an adversary  [SEEDS=n] [FIRST=n] | SEED=n'
 	@echo '  make bench       TCP, soft-RoCE and usb4_rdma side by side; writes report/'
 	@echo '  make lab-up      boot the lab for daily work  [PROFILE=amd|tb4|tb5] [MODE=sparse|sync]'
 	@echo "  make lab-run     HOST=a CMD='...'             run a command in a host"
@@ -35,6 +36,8 @@ test:
 	@$(lab) tests $(ARGS)
 bench:
 	@$(lab) bench $(ARGS)
+sim:
+	@$(TOP)/scripts/sim
 prepare:
 	@$(lab) build
 lab-up:
@@ -49,6 +52,7 @@ lab-down:
 	@$(lab) cli down
 # Through the environment, so that quotes in CMD survive.
 export U4R_CMD := $(CMD)
+export SEEDS FIRST SEED TRACE JOBS
 
 modules:
 	$(MAKE) -C $(KDIR) M=$(TOP) modules
@@ -61,5 +65,5 @@ clean:
 	-$(MAKE) -C $(KDIR) M=$(TOP) clean
 	-$(MAKE) -C provider clean
 
-.PHONY: help demo test bench prepare lab-up lab-run lab-shell cable lab-down \
+.PHONY: help demo test sim bench prepare lab-up lab-run lab-shell cable lab-down \
 	modules provider install clean

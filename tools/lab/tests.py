@@ -3,7 +3,8 @@
 
   scripts/lab tests [--skip-lab] [-k EXPRESSION]
 
-Order: style, then the crates (no guest needed), then tests/lab in the guests.
+Order: style, then the crates and a batch of seeds of the simulation (no guest needed), then tests/lab in
+the guests.
 """
 
 import argparse
@@ -21,6 +22,9 @@ from .places import TOP, LabError, say
 # A crate's or directory's tests that take longer than this have hung (s).
 CARGO_PATIENCE = 900
 PYTEST_PATIENCE = 3600
+# Seeds of the simulation in each run; always the same ones, so that a failure is the change's. At most four
+# minutes on two processors.
+SIM_SEEDS = 20000
 CARGO_RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored")
 
 
@@ -85,6 +89,13 @@ def test_crate(folder):
     return tally
 
 
+def test_sim():
+    """Runs a batch of seeds of the protocol's simulation; it counts as one test."""
+    say(f"{SIM_SEEDS} seeds of the simulation")
+    code, _ = stream([TOP / "scripts/sim"], CARGO_PATIENCE, SEEDS=str(SIM_SEEDS), FIRST="1", SEED="")
+    return Tally(failed=1) if code else Tally(passed=1)
+
+
 def test_python(folder, options):
     """Runs pytest on a directory."""
     say(f"pytest {folder.relative_to(TOP)}")
@@ -110,7 +121,7 @@ def run(args):
     options = ["-k", args.keyword] if args.keyword else []
     steps = [(lambda: test_python(TOP / "tests/style", options))]
     if not args.keyword:
-        steps += [lambda folder=folder: test_crate(folder) for folder in crates()]
+        steps += [lambda folder=folder: test_crate(folder) for folder in crates()] + [test_sim]
     if not args.skip_lab and (TOP / "tests/lab").is_dir():
         steps.append(lambda: test_lab(options))
     total = Tally()

@@ -51,14 +51,20 @@ pub const POLL_NS: u64 = 1_000_000;
 pub const PAUSE_MAX_NS: u64 = 40_000_000;
 
 impl Config {
+    /// One run in ten is without an adversary.
+    pub fn of_seed(seed: u64) -> Config {
+        let mode = if seed % 10 == 0 { Mode::Faultless } else { Mode::Hostile };
+        Config::new(seed, mode)
+    }
+
     pub fn new(seed: u64, mode: Mode) -> Config {
         let rng = &mut Rng::new(seed);
         let mut c = Config {
             seed,
             mode,
-            pairs: rng.range(1, 5) as usize,
-            generations: rng.range(1, 3) as usize,
-            messages: rng.range(5, 80) as usize,
+            pairs: *rng.pick(&[1, 1, 2, 2, 3, 5]),
+            generations: *rng.pick(&[1, 1, 2, 3]),
+            messages: *rng.pick(&[1, 3, 6, 12, 12, 24, 24, 80]),
             lanes: rng.range(1, 4) as usize,
             ring: *rng.pick(&[16, 32, 64, 256, 1024]),
             tx_ring: *rng.pick(&[4, 16, 64, 256]),

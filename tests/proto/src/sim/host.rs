@@ -5,11 +5,15 @@ use super::config::{Config, PAUSE_MAX_NS};
 use super::env::SimEnv;
 use super::lane::{LaneEnd, OnWire, SimBuf};
 use super::rng::Rng;
+use super::trace;
 use super::world::{Event, Queue};
 use crate::proto::counters::BadFrames;
 use crate::proto::qp::{Qp, Room};
 use crate::proto::wire::{finish, lane_op, Header, Kind};
 use crate::proto::FRAME_BYTES;
+
+/// Shortest pause before a timer is looked at again.
+const TICK_NS: u64 = 50_000;
 
 /// One side of a pair of queue pairs.
 pub struct Side {
@@ -83,7 +87,8 @@ impl Host {
     fn set_timer(&mut self, q: usize, now: u64, queue: &mut Queue) {
         let side = &mut self.sides[q];
         if let Some(at) = side.qp.next_deadline() {
-            let at = at.max(now + 1);
+            // What is due already waits for the lane; a driver's ticker is no quicker.
+            let at = if at > now { at } else { now + TICK_NS };
             if side.timer_at == 0 || at < side.timer_at {
                 side.timer_at = at;
                 queue.push(at, Event::Timer { host: self.me, q });
@@ -114,20 +119,26 @@ impl Host {
         l.tx_used += 1;
         l.busy_until = l.busy_until.max(now) + c.ns_per_frame * (len as u64 + 512) / 4608;
         queue.push(l.busy_until, Event::TxDone { host: self.me, lane });
+        if let Ok(h) = Header::parse(&self.buf[..len]) {
+            trace::note(now, || format!("host {} lane {lane} tx  {}", self.me, trace::header(&h)));
+        }
         let mut frame = OnWire { bytes: self.buf[..len].to_vec(), spoilt: false };
         let mut at = l.busy_until + c.latency;
         let to = 1 - self.me;
         if (c.blackout.0..c.blackout.1).contains(&now) {
+            trace::note(now, || "    ... into the blackout".to_string());
             return;
         }
         if now < c.adversary_until {
             if rng.ppm(c.drop) {
+                trace::note(now, || "    ... dropped".to_string());
                 return;
             }
             if rng.ppm(c.corrupt) {
                 let bit = rng.below(64 * 8) as usize;
                 frame.bytes[bit / 8] ^= 1 << (bit % 8);
                 frame.spoilt = true;
+                trace::note(now, || format!("    ... bit {bit} flipped"));
             }
             if rng.ppm(c.duplicate) {
                 let again = at + rng.below(2_000_000);
@@ -187,6 +198,7 @@ impl Host {
             }
         };
         assert!(!f.spoilt, "the CRC missed a flipped bit");
+        trace::note(now, || format!("host {} lane {lane}  rx {}", self.me, trace::header(&h)));
         let woke = l.tx.on_frame(&h, &mut l.counters);
         l.buffers.borrow_mut().rx.on_frame(&h, &mut l.counters);
         let buf = SimBuf::new(h, f.bytes[crate::proto::HEADER_BYTES..].to_vec(), &l.buffers);

@@ -8,6 +8,7 @@ pub mod lane;
 pub mod pair;
 pub mod plan;
 pub mod rng;
+pub mod trace;
 pub mod world;
 
 pub use config::{Config, Mode};

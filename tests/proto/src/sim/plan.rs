@@ -80,7 +80,7 @@ pub struct Plan {
 
 fn length(rng: &mut Rng) -> u32 {
     let p = PAYLOAD_BYTES as u32;
-    match rng.below(60) {
+    match rng.below(200) {
         0 => 0,
         1 => 1,
         2 => p - 1,
@@ -89,9 +89,9 @@ fn length(rng: &mut Rng) -> u32 {
         5 => 2 * p - 1,
         6 => 2 * p,
         7 => 2 * p + 1,
-        8..=34 => rng.range(1, 256) as u32,
-        35..=54 => rng.range(1, 5 * u64::from(p)) as u32,
-        55..=58 => rng.range(1, 40 * u64::from(p)) as u32,
+        8..=119 => rng.range(1, 256) as u32,
+        120..=192 => rng.range(1, 5 * u64::from(p)) as u32,
+        193..=198 => rng.range(1, 40 * u64::from(p)) as u32,
         // More than the window.
         _ => rng.range(200, 400) as u32 * p + rng.below(3) as u32,
     }
