@@ -16,6 +16,7 @@ help:
 	@echo '  make demo        boot two hosts, plug the cable, run perftest over usb4_rdma0'
 	@echo '  make test        every test; ends in "N passed, N failed, N skipped"'
 	@echo '  make sim         the protocol in virtual time against an adversary  [SEEDS=n] [FIRST=n] | SEED=n'
+	@echo '  make exam        suites that judge RDMA devices; ARGS="--group perftest" for some of them'
 	@echo '  make bench       TCP, soft-RoCE and usb4_rdma side by side; writes report/'
 	@echo '  make lab-up      boot the lab for daily work  [PROFILE=amd|tb4|tb5] [MODE=sparse|sync]'
 	@echo "  make lab-run     HOST=a CMD='...'             run a command in a host"
@@ -34,6 +35,8 @@ demo:
 	@$(lab) demo
 test:
 	@$(lab) tests $(ARGS)
+exam:
+	@$(lab) exam $(ARGS)
 bench:
 	@$(lab) bench $(ARGS)
 sim:
@@ -65,5 +68,5 @@ clean:
 	-$(MAKE) -C $(KDIR) M=$(TOP) clean
 	-$(MAKE) -C provider clean
 
-.PHONY: help demo test sim bench prepare lab-up lab-run lab-shell cable lab-down \
+.PHONY: help demo test sim exam bench prepare lab-up lab-run lab-shell cable lab-down \
 	modules provider install clean

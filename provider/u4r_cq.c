@@ -17,8 +17,8 @@ struct u4r_cq_resp {
 	struct u4r_create_cq_resp drv;
 };
 
-struct ibv_cq *u4r_create_cq(struct ibv_context *ctx, int entries,
-			     struct ibv_comp_channel *channel, int vector)
+struct u4r_cq *u4r_make_cq(struct ibv_context *ctx, int entries,
+			   struct ibv_comp_channel *channel, int vector)
 {
 	struct ibv_create_cq cmd = {};
 	struct u4r_cq_resp resp = {};
@@ -40,11 +40,49 @@ struct ibv_cq *u4r_create_cq(struct ibv_context *ctx, int entries,
 		goto free;
 	}
 	pthread_spin_init(&cq->lock, PTHREAD_PROCESS_PRIVATE);
-	return &cq->base.cq;
+	return cq;
 
 free:
 	free(cq);
 	return NULL;
+}
+
+struct ibv_cq *u4r_create_cq(struct ibv_context *ctx, int entries,
+			     struct ibv_comp_channel *channel, int vector)
+{
+	struct u4r_cq *cq = u4r_make_cq(ctx, entries, channel, vector);
+
+	return cq ? &cq->base.cq : NULL;
+}
+
+struct u4r_resize_resp {
+	struct ib_uverbs_resize_cq_resp ibv;
+	struct u4r_resize_cq_resp drv;
+};
+
+/* The lock is held over the system calls: between the kernel's change of rings and
+ * ours nobody may poll the old ring or arm it. The kernel carries over the
+ * completions, `cons` and `arm`, and the indices run on. */
+int u4r_resize_cq(struct ibv_cq *ibcq, int entries)
+{
+	struct u4r_cq *cq = to_ucq(ibcq);
+	struct u4r_resize_resp resp = {};
+	struct ibv_resize_cq cmd = {};
+	struct u4r_ring ring;
+	int ret;
+
+	pthread_spin_lock(&cq->lock);
+	ret = ibv_cmd_resize_cq(ibcq, entries, &cmd, sizeof(cmd), &resp.ibv, sizeof(resp));
+	if (!ret) {
+		ret = ring_map(&ring, ibcq->context->cmd_fd, resp.drv.ring_key,
+			       resp.drv.ring_bytes, resp.drv.entries, sizeof(struct u4r_cqe));
+		if (!ret) {
+			ring_unmap(&cq->ring);
+			cq->ring = ring;
+		}
+	}
+	pthread_spin_unlock(&cq->lock);
+	return ret;
 }
 
 int u4r_destroy_cq(struct ibv_cq *ibcq)
@@ -74,10 +112,32 @@ static inline struct u4r_cqe *valid_entry(const struct u4r_cq *cq, uint32_t inde
 	return ring_observe(&cqe->valid) == valid_word(cq, index) ? cqe : NULL;
 }
 
+unsigned int u4r_wc_flags(uint16_t flags)
+{
+	return (flags & U4R_WCF_GRH ? IBV_WC_GRH : 0) |
+	       (flags & U4R_WCF_IMM ? IBV_WC_WITH_IMM : 0) |
+	       (flags & U4R_WCF_INV ? IBV_WC_WITH_INV : 0);
+}
+
+const struct u4r_cqe *u4r_cq_take(struct u4r_cq *cq)
+{
+	const struct u4r_cqe *cqe;
+
+	while ((cqe = valid_entry(cq, cq->next))) {
+		cq->next++;
+		if (likely(!(cqe->flags & U4R_WCF_FORGOTTEN)))
+			break;
+	}
+	return cqe;
+}
+
+void u4r_cq_publish(struct u4r_cq *cq)
+{
+	ring_publish(&ring_user(&cq->ring)->cons, cq->next);
+}
+
 static inline void translate(const struct u4r_cqe *cqe, struct ibv_wc *wc)
 {
-	uint16_t flags = cqe->flags;
-
 	/* Opcodes and statuses have the verbs' own numbers in the ring. */
 	wc->wr_id = cqe->wr_id;
 	wc->status = cqe->status;
@@ -87,9 +147,7 @@ static inline void translate(const struct u4r_cqe *cqe, struct ibv_wc *wc)
 	wc->imm_data = cqe->imm;
 	wc->qp_num = cqe->qpn;
 	wc->src_qp = cqe->src_qpn;
-	wc->wc_flags = (flags & U4R_WCF_GRH ? IBV_WC_GRH : 0) |
-		       (flags & U4R_WCF_IMM ? IBV_WC_WITH_IMM : 0) |
-		       (flags & U4R_WCF_INV ? IBV_WC_WITH_INV : 0);
+	wc->wc_flags = u4r_wc_flags(cqe->flags);
 	wc->pkey_index = 0;
 	wc->slid = 0;
 	wc->sl = 0;
@@ -108,20 +166,16 @@ static bool overrun(struct u4r_cq *cq)
 int u4r_poll_cq(struct ibv_cq *ibcq, int count, struct ibv_wc *wc)
 {
 	struct u4r_cq *cq = to_ucq(ibcq);
-	struct u4r_cqe *cqe;
+	const struct u4r_cqe *cqe;
 	uint32_t start;
 	int got = 0;
 
 	pthread_spin_lock(&cq->lock);
 	start = cq->next;
-	while (got < count && (cqe = valid_entry(cq, cq->next))) {
-		cq->next++;
-		if (unlikely(cqe->flags & U4R_WCF_FORGOTTEN))
-			continue;
+	while (got < count && (cqe = u4r_cq_take(cq)))
 		translate(cqe, wc + got++);
-	}
 	if (cq->next != start)
-		ring_publish(&ring_user(&cq->ring)->cons, cq->next);
+		u4r_cq_publish(cq);
 	else if (unlikely(overrun(cq)))
 		got = -EOVERFLOW;
 	pthread_spin_unlock(&cq->lock);

@@ -1,38 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Protection domains and memory regions: the kernel does it all. */
+/* Memory regions: the kernel does it all. */
 #include <stdlib.h>
 
 #include "u4r.h"
-
-struct u4r_pd_resp {
-	struct ib_uverbs_alloc_pd_resp ibv;
-	struct u4r_alloc_pd_resp drv;
-};
-
-struct ibv_pd *u4r_alloc_pd(struct ibv_context *ctx)
-{
-	struct u4r_pd_resp resp = {};
-	struct ibv_alloc_pd cmd = {};
-	struct ibv_pd *pd;
-
-	pd = calloc(1, sizeof(*pd));
-	if (!pd)
-		return NULL;
-	if (ibv_cmd_alloc_pd(ctx, pd, &cmd, sizeof(cmd), &resp.ibv, sizeof(resp))) {
-		free(pd);
-		return NULL;
-	}
-	return pd;
-}
-
-int u4r_dealloc_pd(struct ibv_pd *pd)
-{
-	int ret = ibv_cmd_dealloc_pd(pd);
-
-	if (!ret)
-		free(pd);
-	return ret;
-}
 
 struct ibv_mr *u4r_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			  uint64_t iova, int access)
@@ -50,6 +20,16 @@ struct ibv_mr *u4r_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 		return NULL;
 	}
 	return &vmr->ibv_mr;
+}
+
+int u4r_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *addr,
+		 size_t length, int access)
+{
+	struct ib_uverbs_rereg_mr_resp resp = {};
+	struct ibv_rereg_mr cmd = {};
+
+	return ibv_cmd_rereg_mr(vmr, flags, addr, length, (uintptr_t)addr, access, pd, &cmd,
+				sizeof(cmd), &resp, sizeof(resp));
 }
 
 int u4r_dereg_mr(struct verbs_mr *vmr)

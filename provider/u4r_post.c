@@ -25,6 +25,8 @@ static const struct opcode_row opcodes[] = {
 	[IBV_WR_ATOMIC_CMP_AND_SWP] = { U4R_OP_CMP_SWAP, false, false, false },
 	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { U4R_OP_FETCH_ADD, false, false, false },
 	[IBV_WR_SEND_WITH_INV] = { U4R_OP_SEND_INV, false, true, true },
+	[IBV_WR_LOCAL_INV] = { U4R_OP_LOCAL_INV, true, false, true },
+	[IBV_WR_BIND_MW] = { U4R_OP_BIND_MW, true, false, false },
 };
 
 static const struct opcode_row *find_opcode(const struct u4r_qp *qp,
@@ -61,7 +63,7 @@ static int fill_inline(const struct u4r_qp *qp, struct u4r_sqe *sqe,
 	return qp->max_inline - room;
 }
 
-static inline void copy_sges(struct u4r_sge *to, const struct ibv_sge *from, int count)
+void u4r_copy_sges(struct u4r_sge *to, const struct ibv_sge *from, int count)
 {
 	int i;
 
@@ -69,7 +71,7 @@ static inline void copy_sges(struct u4r_sge *to, const struct ibv_sge *from, int
 		to[i] = (struct u4r_sge){ from[i].addr, from[i].length, from[i].lkey };
 }
 
-static uint8_t send_flags(const struct u4r_qp *qp, unsigned int flags)
+uint8_t u4r_send_flags(const struct u4r_qp *qp, unsigned int flags)
 {
 	return (qp->sq_sig_all || flags & IBV_SEND_SIGNALED ? U4R_SF_SIGNALED : 0) |
 	       (flags & IBV_SEND_SOLICITED ? U4R_SF_SOLICITED : 0) |
@@ -89,7 +91,7 @@ static int fill_send(const struct u4r_qp *qp, struct u4r_sqe *sqe,
 	*sqe = (struct u4r_sqe){
 		.wr_id = wr->wr_id,
 		.opcode = row->op,
-		.flags = send_flags(qp, wr->send_flags),
+		.flags = u4r_send_flags(qp, wr->send_flags),
 		.imm = row->immediate ? wr->imm_data : 0,
 	};
 	if (row->op == U4R_OP_CMP_SWAP || row->op == U4R_OP_FETCH_ADD) {
@@ -101,6 +103,11 @@ static int fill_send(const struct u4r_qp *qp, struct u4r_sqe *sqe,
 		   row->op == U4R_OP_READ) {
 		sqe->remote_addr = wr->wr.rdma.remote_addr;
 		sqe->rkey = wr->wr.rdma.rkey;
+	} else if (row->op == U4R_OP_BIND_MW) {
+		u4r_fill_bind(sqe, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
+		return 0;
+	} else if (row->op == U4R_OP_LOCAL_INV) {
+		return 0;
 	}
 	if (wr->send_flags & IBV_SEND_INLINE) {
 		/* More pieces than max_send_sge are welcome: only bytes count. */
@@ -113,11 +120,11 @@ static int fill_send(const struct u4r_qp *qp, struct u4r_sqe *sqe,
 	if (unlikely((uint32_t)wr->num_sge > qp->max_send_sge))
 		return EINVAL;
 	sqe->num_sge = wr->num_sge;
-	copy_sges((struct u4r_sge *)(sqe + 1), wr->sg_list, wr->num_sge);
+	u4r_copy_sges((struct u4r_sge *)(sqe + 1), wr->sg_list, wr->num_sge);
 	return 0;
 }
 
-static bool sq_full(struct u4r_qp *qp)
+bool u4r_sq_full(struct u4r_qp *qp)
 {
 	if (likely(qp->sq_prod - qp->sq_cons < qp->sq.entries))
 		return false;
@@ -167,13 +174,32 @@ static bool take_back(pthread_spinlock_t *lock, struct u4r_ring *ring,
 	return untouched;
 }
 
+int u4r_ring_sends(struct u4r_qp *qp, uint32_t start)
+{
+	uint32_t end = qp->sq_prod;
+	bool idle;
+	int rang;
+
+	ring_publish(&ring_user(&qp->sq)->prod, end);
+	ring_publish_then_ask();
+	idle = ring_observe(&ring_kernel(&qp->sq)->state) == U4R_SQ_IDLE;
+	pthread_spin_unlock(&qp->sq_lock);
+
+	/* Without the lock: this call may carry a lot of data. */
+	if (!idle)
+		return 0;
+	rang = ring_doorbell(qp);
+	if (likely(!rang) || !take_back(&qp->sq_lock, &qp->sq, &qp->sq_prod, start, end))
+		return 0;
+	return rang;
+}
+
 int u4r_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
 		  struct ibv_send_wr **bad_wr)
 {
 	struct u4r_qp *qp = to_uqp(ibqp);
 	struct ibv_send_wr *first = wr;
-	uint32_t start, end;
-	bool idle = false;
+	uint32_t start;
 	int ret = 0, rang;
 
 	if (unlikely(ibqp->state < IBV_QPS_RTS)) {
@@ -183,7 +209,7 @@ int u4r_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
 	pthread_spin_lock(&qp->sq_lock);
 	start = qp->sq_prod;
 	for (; wr; wr = wr->next) {
-		ret = sq_full(qp) ? ENOMEM :
+		ret = u4r_sq_full(qp) ? ENOMEM :
 				    fill_send(qp, ring_slot(&qp->sq, qp->sq_prod), wr);
 		if (unlikely(ret)) {
 			*bad_wr = wr;
@@ -191,32 +217,23 @@ int u4r_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
 		}
 		qp->sq_prod++;
 	}
-	end = qp->sq_prod;
-	if (end != start) {
-		ring_publish(&ring_user(&qp->sq)->prod, end);
-		ring_publish_then_ask();
-		idle = ring_observe(&ring_kernel(&qp->sq)->state) == U4R_SQ_IDLE;
-	}
-	pthread_spin_unlock(&qp->sq_lock);
-
-	/* Without the lock: this call may carry a lot of data. */
-	if (!idle)
+	if (unlikely(qp->sq_prod == start)) {
+		pthread_spin_unlock(&qp->sq_lock);
 		return ret;
-	rang = ring_doorbell(qp);
-	if (likely(!rang) ||
-	    !take_back(&qp->sq_lock, &qp->sq, &qp->sq_prod, start, end))
+	}
+	rang = u4r_ring_sends(qp, start);
+	if (likely(!rang))
 		return ret;
 	*bad_wr = first;
 	return rang;
 }
 
-static int fill_recv(const struct u4r_qp *qp, struct u4r_rqe *rqe,
-		     const struct ibv_recv_wr *wr)
+int u4r_fill_recv(struct u4r_rqe *rqe, const struct ibv_recv_wr *wr, uint32_t max_sge)
 {
-	if (unlikely((uint32_t)wr->num_sge > qp->max_recv_sge))
+	if (unlikely((uint32_t)wr->num_sge > max_sge))
 		return EINVAL;
 	*rqe = (struct u4r_rqe){ .wr_id = wr->wr_id, .num_sge = wr->num_sge };
-	copy_sges((struct u4r_sge *)(rqe + 1), wr->sg_list, wr->num_sge);
+	u4r_copy_sges((struct u4r_sge *)(rqe + 1), wr->sg_list, wr->num_sge);
 	return 0;
 }
 
@@ -237,7 +254,8 @@ int u4r_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 	start = qp->rq_prod;
 	for (; wr; wr = wr->next) {
 		ret = rq_full(qp) ? ENOMEM :
-				    fill_recv(qp, ring_slot(&qp->rq, qp->rq_prod), wr);
+				    u4r_fill_recv(ring_slot(&qp->rq, qp->rq_prod), wr,
+						  qp->max_recv_sge);
 		if (unlikely(ret)) {
 			*bad_wr = wr;
 			break;

@@ -54,6 +54,30 @@ static int map_rings(struct u4r_qp *qp, int fd, const struct u4r_create_qp_resp 
 	return ret;
 }
 
+/* What follows when the kernel has made the queue pair and said in cap what it
+ * really has. Destroys it if the rings cannot be mapped. Returns 0 or an errno. */
+static int set_up(struct u4r_qp *qp, struct ibv_context *ctx, struct ibv_qp_cap *cap,
+		  int sq_sig_all, const struct u4r_create_qp_resp *resp)
+{
+	int ret;
+
+	qp->max_send_sge = cap->max_send_sge;
+	qp->max_recv_sge = cap->max_recv_sge;
+	qp->max_inline = resp->max_inline;
+	cap->max_inline_data = qp->max_inline;
+	qp->sq_sig_all = sq_sig_all;
+	prepare_doorbell(qp);
+	ret = map_rings(qp, ctx->cmd_fd, resp);
+	if (ret) {
+		verbs_err(verbs_get_ctx(ctx), "queues not mapped: %d\n", ret);
+		ibv_cmd_destroy_qp(&qp->base.qp);
+		return ret;
+	}
+	pthread_spin_init(&qp->sq_lock, PTHREAD_PROCESS_PRIVATE);
+	pthread_spin_init(&qp->rq_lock, PTHREAD_PROCESS_PRIVATE);
+	return 0;
+}
+
 struct ibv_qp *u4r_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
 	struct ibv_create_qp cmd = {};
@@ -67,22 +91,45 @@ struct ibv_qp *u4r_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	if (ibv_cmd_create_qp(pd, &qp->base.qp, attr, &cmd, sizeof(cmd), &resp.ibv,
 			      sizeof(resp)))
 		goto free;
-	/* The kernel has put into attr->cap what the queue pair really has. */
-	qp->max_send_sge = attr->cap.max_send_sge;
-	qp->max_recv_sge = attr->cap.max_recv_sge;
-	qp->max_inline = resp.drv.max_inline;
-	attr->cap.max_inline_data = qp->max_inline;
-	qp->sq_sig_all = attr->sq_sig_all;
-	prepare_doorbell(qp);
-	ret = map_rings(qp, pd->context->cmd_fd, &resp.drv);
+	ret = set_up(qp, pd->context, &attr->cap, attr->sq_sig_all, &resp.drv);
+	if (!ret)
+		return &qp->base.qp;
+	errno = ret;
+free:
+	free(qp);
+	return NULL;
+}
+
+#define SUPPORTED_MASK	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+
+struct ibv_qp *u4r_create_qp_ex(struct ibv_context *ctx, struct ibv_qp_init_attr_ex *attr)
+{
+	bool extended = attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	struct ibv_create_qp cmd = {};
+	struct u4r_qp_resp resp = {};
+	struct u4r_qp *qp;
+	int ret;
+
+	ret = attr->comp_mask & ~SUPPORTED_MASK ? EOPNOTSUPP : 0;
+	if (!ret && extended)
+		ret = u4r_wr_check(attr);
 	if (ret) {
-		verbs_err(verbs_get_ctx(pd->context), "queues not mapped: %d\n", ret);
-		ibv_cmd_destroy_qp(&qp->base.qp);
+		errno = ret;
+		return NULL;
+	}
+	qp = calloc(1, sizeof(*qp));
+	if (!qp)
+		return NULL;
+	if (ibv_cmd_create_qp_ex(ctx, &qp->base, attr, &cmd, sizeof(cmd), &resp.ibv,
+				 sizeof(resp)))
+		goto free;
+	ret = set_up(qp, ctx, &attr->cap, attr->sq_sig_all, &resp.drv);
+	if (ret) {
 		errno = ret;
 		goto free;
 	}
-	pthread_spin_init(&qp->sq_lock, PTHREAD_PROCESS_PRIVATE);
-	pthread_spin_init(&qp->rq_lock, PTHREAD_PROCESS_PRIVATE);
+	if (extended)
+		u4r_wr_setup(qp);
 	return &qp->base.qp;
 
 free:

@@ -8,7 +8,8 @@ from pairs import DEVICE, run_pair, verify
 CASES = ["remote_keys", "local_keys", "deregister_early", "entries", "full_queues", "states",
          "bad_wr", "flush_order", "cq_overrun", "destroyed_completions", "too_long",
          "receiver_not_ready", "peer_gone", "unreliable", "atomics", "send_ring",
-         "receive_ring", "completion_ring", "limits", "absent"]
+         "receive_ring", "completion_ring", "limits", "absent", "resize_cq",
+         "resize_armed_cq", "rereg_mr", "windows"]
 SLOW_CASES = ["object_counts", "longest_message"]
 
 

@@ -90,51 +90,6 @@ void limits(struct device *dev)
 	rd_atomic_limits(dev);
 }
 
-/* As many objects as the device promises, at once. */
-void object_counts(struct device *dev)
-{
-	int i, pds, qps, mrs;
-	struct ibv_pd **pd = calloc(dev->attr.max_pd, sizeof(*pd));
-	struct ibv_qp **qp = calloc(dev->attr.max_qp, sizeof(*qp));
-	struct ibv_mr **mr = calloc(dev->attr.max_mr, sizeof(*mr));
-	struct ibv_cq *cq = ibv_create_cq(dev->ctx, 16, NULL, NULL, 0);
-	static char memory[4096];
-
-	if (!pd || !qp || !mr || !cq)
-		die(ENOMEM, "object tables");
-	/* One domain exists already; queue pairs may be the core's own (GSI). */
-	for (pds = 0; pds < dev->attr.max_pd - 1 && (pd[pds] = ibv_alloc_pd(dev->ctx)); pds++)
-		;
-	expect(pds == dev->attr.max_pd - 1, "%d protection domains", pds);
-	for (qps = 0; qps < dev->attr.max_qp - 2; qps++) {
-		struct ibv_qp_init_attr init = {
-			.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
-			.cap = { 1, 1, 1, 1, 0 },
-		};
-
-		qp[qps] = ibv_create_qp(dev->pd, &init);
-		if (!qp[qps])
-			break;
-	}
-	expect(qps == dev->attr.max_qp - 2, "%d queue pairs", qps);
-	for (mrs = 0; mrs < dev->attr.max_mr; mrs++) {
-		mr[mrs] = ibv_reg_mr(dev->pd, memory, 64, IBV_ACCESS_LOCAL_WRITE);
-		if (!mr[mrs])
-			break;
-	}
-	expect(mrs == dev->attr.max_mr, "%d memory regions", mrs);
-	for (i = 0; i < mrs; i++)
-		expect(!ibv_dereg_mr(mr[i]));
-	for (i = 0; i < qps; i++)
-		expect(!ibv_destroy_qp(qp[i]));
-	for (i = 0; i < pds; i++)
-		expect(!ibv_dealloc_pd(pd[i]));
-	expect(!ibv_destroy_cq(cq));
-	free(pd);
-	free(qp);
-	free(mr);
-}
-
 /* A message of max_msg_sz, from and to 16 times the same memory: what arrives
  * last stays. One byte more is refused or fails locally. */
 void longest_message(struct device *dev)

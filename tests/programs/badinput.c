@@ -34,6 +34,10 @@ static const struct {
 	{ "completion_ring", bad_completion_ring, false },
 	{ "limits", limits, false },
 	{ "absent", absent, false },
+	{ "resize_cq", resize_cq, false },
+	{ "resize_armed_cq", resize_armed_cq, false },
+	{ "rereg_mr", rereg_mr, false },
+	{ "windows", windows, false },
 	{ "object_counts", object_counts, true },
 	{ "longest_message", longest_message, true },
 };

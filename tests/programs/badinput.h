@@ -100,6 +100,11 @@ void object_counts(struct device *dev);
 void longest_message(struct device *dev);
 void absent(struct device *dev);
 
+void resize_cq(struct device *dev);
+void resize_armed_cq(struct device *dev);
+void rereg_mr(struct device *dev);
+void windows(struct device *dev);
+
 /* Two hosts: host NULL listens. */
 void remote(struct device *dev, const char *host, int port);
 

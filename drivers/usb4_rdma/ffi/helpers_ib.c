@@ -19,7 +19,9 @@ void u4r_ib_sizes(struct u4r_ib_sizes *sizes)
 		.pd = sizeof(struct ib_pd),
 		.cq = sizeof(struct ib_cq),
 		.qp = sizeof(struct ib_qp),
+		.srq = sizeof(struct ib_srq),
 		.mr = sizeof(struct ib_mr),
+		.mw = sizeof(struct ib_mw),
 		.wc = sizeof(struct ib_wc),
 		.send_wr = sizeof(struct ib_send_wr),
 		.qp_attr = sizeof(struct ib_qp_attr),
@@ -118,6 +120,18 @@ void u4r_qp_event(struct ib_qp *qp, unsigned int type)
 
 	if (qp->event_handler)
 		qp->event_handler(&event, qp->qp_context);
+}
+
+void u4r_srq_event(struct ib_srq *srq, unsigned int type)
+{
+	struct ib_event event = {
+		.device = srq->device,
+		.element.srq = srq,
+		.event = type,
+	};
+
+	if (srq->event_handler)
+		srq->event_handler(&event, srq->srq_context);
 }
 
 void u4r_cq_event(struct ib_cq *cq, unsigned int type)

@@ -14,7 +14,9 @@ struct u4r_ib_sizes {
 	size_t pd;
 	size_t cq;
 	size_t qp;
+	size_t srq;
 	size_t mr;
+	size_t mw;
 	size_t wc;
 	size_t send_wr;
 	size_t qp_attr;
@@ -34,6 +36,7 @@ struct ib_umem *u4r_umem_get(struct ib_device *device, unsigned long addr,
 bool u4r_umem_pages(struct ib_umem *umem, unsigned long *table, size_t pages);
 bool u4r_gid_is_local(struct ib_device *device, const union ib_gid *gid);
 void u4r_qp_event(struct ib_qp *qp, unsigned int event);
+void u4r_srq_event(struct ib_srq *srq, unsigned int event);
 void u4r_cq_event(struct ib_cq *cq, unsigned int event);
 void u4r_cq_complete(struct ib_cq *cq);
 void u4r_port_event(struct ib_device *device, unsigned int event);

@@ -67,6 +67,41 @@ unsafe fn create(
     Ok(())
 }
 
+pub(super) unsafe extern "C" fn resize_cq(
+    cq: *mut c::ib_cq,
+    entries: c_uint,
+    udata: *mut c::ib_udata,
+) -> c_int {
+    // SAFETY: The core hands over valid pointers, `udata` of a program.
+    errno(unsafe { resize(cq, entries, udata) })
+}
+
+/// # Safety
+///
+/// As for the callback.
+unsafe fn resize(cq: *mut c::ib_cq, entries: u32, udata: *mut c::ib_udata) -> Result {
+    // SAFETY: The core keeps the queue alive during the call.
+    let state = unsafe { CqObject::state(cq) };
+    // SAFETY: The udata of this callback.
+    let context = unsafe { c::u4r_udata_context(udata) };
+    if context.is_null() {
+        return Err(unsupported());
+    }
+    let ring = Cq::ring(entries)?;
+    // SAFETY: The context outlives the objects made in it.
+    let (mapping, ring_key) = unsafe { Mapping::new(context, &ring) }?;
+    let response = c::u4r_resize_cq_resp {
+        ring_key,
+        ring_bytes: ring.bytes() as u32,
+        entries: ring.entries(),
+    };
+    state.resize(ring, mapping)?;
+    // SAFETY: Our object; the core serialises what changes it.
+    unsafe { (*cq).cqe = response.entries as c_int };
+    // SAFETY: The udata of this callback.
+    unsafe { respond(udata, &response) }
+}
+
 pub(super) unsafe extern "C" fn destroy_cq(cq: *mut c::ib_cq, _udata: *mut c::ib_udata) -> c_int {
     // SAFETY: The core calls this once, when no queue pair uses it any more.
     let state: Arc<Cq> = unsafe { CqObject::detach(cq) };
@@ -81,6 +116,8 @@ fn wc_opcode(opcode: Opcode) -> c::ib_wc_opcode {
         Opcode::Read => c::ib_wc_opcode_IB_WC_RDMA_READ,
         Opcode::CompareSwap => c::ib_wc_opcode_IB_WC_COMP_SWAP,
         Opcode::FetchAdd => c::ib_wc_opcode_IB_WC_FETCH_ADD,
+        Opcode::BindMw => c::ib_wc_opcode_IB_WC_BIND_MW,
+        Opcode::LocalInv => c::ib_wc_opcode_IB_WC_LOCAL_INV,
         Opcode::Recv => c::ib_wc_opcode_IB_WC_RECV,
         Opcode::RecvWriteImm => c::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM,
     }

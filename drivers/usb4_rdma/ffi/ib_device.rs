@@ -159,13 +159,19 @@ pub(super) unsafe extern "C" fn query_device(
     attr.max_qp_wr = limits::MAX_QP_WR;
     attr.device_cap_flags = c::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN as u64
         | c::ib_device_cap_flags_IB_DEVICE_PORT_ACTIVE_EVENT as u64
-        | c::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID as u64;
+        | c::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID as u64
+        | c::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW as u64
+        | c::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW_TYPE_2B as u64;
     attr.max_send_sge = limits::MAX_SGE;
     attr.max_recv_sge = limits::MAX_SGE;
     attr.max_sge_rd = limits::MAX_SGE;
+    attr.max_srq = limits::MAX_SRQ;
+    attr.max_srq_wr = limits::MAX_SRQ_WR;
+    attr.max_srq_sge = limits::MAX_SGE;
     attr.max_cq = limits::MAX_CQ;
     attr.max_cqe = limits::MAX_CQE;
     attr.max_mr = limits::MAX_MR;
+    attr.max_mw = limits::MAX_MW;
     attr.max_pd = limits::MAX_PD;
     attr.max_qp_rd_atom = limits::MAX_RD_ATOM;
     attr.max_qp_init_rd_atom = limits::MAX_RD_ATOM;

@@ -152,7 +152,7 @@ impl<C> Target<C> {
         *self.core.lock() = None;
     }
 
-    fn with(&self, notify: impl FnOnce(*mut C)) {
+    pub(super) fn with(&self, notify: impl FnOnce(*mut C)) {
         let core = self.core.lock();
         if let Some(core) = *core {
             notify(core.as_ptr());
@@ -183,6 +183,8 @@ pub(crate) enum QpEvent {
     RequestError = c::ib_event_type_IB_EVENT_QP_REQ_ERR as isize,
     /// The peer asked for memory that it may not touch.
     AccessError = c::ib_event_type_IB_EVENT_QP_ACCESS_ERR as isize,
+    /// The queue pair is in error and takes no more from its shared receive queue.
+    LastWqe = c::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED as isize,
     /// The first frame came before the queue pair was ready to send.
     Established = c::ib_event_type_IB_EVENT_COMM_EST as isize,
 }
@@ -216,7 +218,9 @@ pub(super) fn check_layouts() -> Result {
         ("ib_pd", sizes.pd, size_of::<c::ib_pd>()),
         ("ib_cq", sizes.cq, size_of::<c::ib_cq>()),
         ("ib_qp", sizes.qp, size_of::<c::ib_qp>()),
+        ("ib_srq", sizes.srq, size_of::<c::ib_srq>()),
         ("ib_mr", sizes.mr, size_of::<c::ib_mr>()),
+        ("ib_mw", sizes.mw, size_of::<c::ib_mw>()),
         ("ib_wc", sizes.wc, size_of::<c::ib_wc>()),
         ("ib_send_wr", sizes.send_wr, size_of::<c::ib_send_wr>()),
         ("ib_qp_attr", sizes.qp_attr, size_of::<c::ib_qp_attr>()),

@@ -6,8 +6,10 @@ use super::ib_context::{self, PdObject};
 use super::ib_cq::{self, CqObject};
 use super::ib_device;
 use super::ib_mr;
+use super::ib_mw;
 use super::ib_object::{zeroed, Object};
 use super::ib_qp::{self, QpObject};
+use super::ib_srq::{self, SrqObject};
 
 /// A table that is shared read-only.
 pub(super) struct Ops(pub(super) c::ib_device_ops);
@@ -51,13 +53,24 @@ const fn table() -> c::ib_device_ops {
     ops.dealloc_pd = Some(ib_context::dealloc_pd);
 
     ops.reg_user_mr = Some(ib_mr::reg_user_mr);
+    ops.rereg_user_mr = Some(ib_mr::rereg_user_mr);
     ops.get_dma_mr = Some(ib_mr::get_dma_mr);
     ops.dereg_mr = Some(ib_mr::dereg_mr);
 
+    ops.alloc_mw = Some(ib_mw::alloc_mw);
+    ops.dealloc_mw = Some(ib_mw::dealloc_mw);
+
     ops.create_cq = Some(ib_cq::create_cq);
     ops.destroy_cq = Some(ib_cq::destroy_cq);
+    ops.resize_user_cq = Some(ib_cq::resize_cq);
     ops.poll_cq = Some(ib_cq::poll_cq);
     ops.req_notify_cq = Some(ib_cq::req_notify_cq);
+
+    ops.create_srq = Some(ib_srq::create_srq);
+    ops.modify_srq = Some(ib_srq::modify_srq);
+    ops.query_srq = Some(ib_srq::query_srq);
+    ops.destroy_srq = Some(ib_srq::destroy_srq);
+    ops.post_srq_recv = Some(ib_srq::post_srq_recv);
 
     ops.create_qp = Some(ib_qp::create_qp);
     ops.modify_qp = Some(ib_qp::modify_qp);
@@ -68,7 +81,9 @@ const fn table() -> c::ib_device_ops {
 
     ops.size_ib_ucontext = size_of::<Object<c::ib_ucontext, ()>>();
     ops.size_ib_pd = size_of::<PdObject>();
+    ops.size_ib_mw = size_of::<c::ib_mw>();
     ops.size_ib_cq = size_of::<CqObject>();
+    ops.size_ib_srq = size_of::<SrqObject>();
     ops.size_ib_qp = size_of::<QpObject>();
     ops
 }

@@ -4,7 +4,9 @@
 use super::bindings as c;
 use super::ib_context::{Mapping, PdObject};
 use super::ib_cq::CqObject;
+use super::ib_srq::SrqObject;
 use super::ib_object::{errno, respond, unsupported, zeroed, Object, Target};
+use super::ring::Ring;
 use crate::verbs::{Caps, Kind, Qp, QpAttr, QpInit, QpState, RecvPost, SendPost, Sge};
 use core::ptr::null;
 use kernel::prelude::*;
@@ -76,7 +78,7 @@ unsafe fn create(
     udata: *mut c::ib_udata,
 ) -> Result {
     let kind = kind_of(attr.qp_type)?;
-    if attr.create_flags != 0 || !attr.srq.is_null() || !attr.rwq_ind_tbl.is_null() {
+    if attr.create_flags != 0 || !attr.rwq_ind_tbl.is_null() {
         return Err(unsupported());
     }
     if attr.send_cq.is_null() || attr.recv_cq.is_null() {
@@ -91,6 +93,13 @@ unsafe fn create(
             CqObject::state(attr.recv_cq),
         )
     };
+    let srq = if attr.srq.is_null() {
+        None
+    } else {
+        // SAFETY: As above; all shared receive queues of this device are ours.
+        let srq = unsafe { SrqObject::state(attr.srq) };
+        Some(Arc::clone(&srq))
+    };
     // SAFETY: The udata of this callback, or NULL.
     let context = unsafe { c::u4r_udata_context(udata) };
     let mut init = QpInit {
@@ -98,35 +107,38 @@ unsafe fn create(
         pd: Arc::clone(&pd),
         send_cq: Arc::clone(&send_cq),
         recv_cq: Arc::clone(&recv_cq),
+        srq,
         caps: caps_of(&attr.cap),
         signal_all: attr.sq_sig_type == c::ib_sig_type_IB_SIGNAL_ALL_WR,
         kernel: context.is_null(),
         owner: qp as usize,
     };
     let rings = init.rings()?;
+    let recv = rings.recv.as_deref();
     let mut response = c::u4r_create_qp_resp {
         sq_key: 0,
         rq_key: 0,
         sq_bytes: rings.send.bytes() as u32,
-        rq_bytes: rings.recv.bytes() as u32,
+        rq_bytes: recv.map_or(0, |ring| ring.bytes() as u32),
         sq_entries: rings.send.entries(),
-        rq_entries: rings.recv.entries(),
+        rq_entries: recv.map_or(0, Ring::entries),
         sq_stride: rings.send.stride(),
-        rq_stride: rings.recv.stride(),
+        rq_stride: recv.map_or(0, Ring::stride),
         max_inline: init.caps.inline,
         qpn: 0,
     };
     let mut mappings = None;
     if !context.is_null() {
         // SAFETY: The context outlives the objects made in it.
-        let (send, recv) = unsafe {
-            (
-                Mapping::new(context, &rings.send)?,
-                Mapping::new(context, &rings.recv)?,
-            )
-        };
-        (response.sq_key, response.rq_key) = (send.1, recv.1);
-        mappings = Some((send.0, recv.0));
+        let map = |ring| unsafe { Mapping::new(context, ring) };
+        let (send, sq_key) = map(&rings.send)?;
+        response.sq_key = sq_key;
+        let mut recv = None;
+        if let Some(ring) = &rings.recv {
+            let (mapping, rq_key) = map(ring)?;
+            (recv, response.rq_key) = (Some(mapping), rq_key);
+        }
+        mappings = Some((send, recv));
     }
     // SAFETY: `destroy_qp` closes the target before the object goes away.
     let target = unsafe { Target::new(qp) };
@@ -262,6 +274,7 @@ pub(super) unsafe extern "C" fn query_qp(
         init.qp_context = (*qp).qp_context;
         init.send_cq = (*qp).send_cq;
         init.recv_cq = (*qp).recv_cq;
+        init.srq = (*qp).srq;
         init.qp_type = (*qp).qp_type;
     }
     state.query(|now, known| {
@@ -292,7 +305,7 @@ pub(super) unsafe extern "C" fn query_qp(
 /// # Safety
 ///
 /// `list` is valid for `count` entries, if `count` is positive.
-unsafe fn sge_list<'a>(list: *const c::ib_sge, count: c_int) -> &'a [Sge] {
+pub(super) unsafe fn sge_list<'a>(list: *const c::ib_sge, count: c_int) -> &'a [Sge] {
     match usize::try_from(count) {
         // SAFETY: By the contract; `Sge` has the layout of ib_sge.
         Ok(count) if count > 0 => unsafe { core::slice::from_raw_parts(list.cast(), count) },

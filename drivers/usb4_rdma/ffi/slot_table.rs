@@ -101,6 +101,33 @@ impl<T> SlotTable<T> {
         self.get(self.slot(index)?.key.load(Relaxed))
     }
 
+    /// Changes the object under `key`, which nobody finds meanwhile, after the
+    /// readers at hand have left. False if it is not there. May sleep. Callers see
+    /// to it that it is not removed at the same time.
+    pub(crate) fn change(&self, key: u32, change: impl FnOnce(&mut T)) -> bool {
+        let Some(slot) = self.slot(key) else {
+            return false;
+        };
+        if key == 0 || slot.key.cmpxchg(key, 0, Full).is_err() {
+            return false;
+        }
+        self.wait_readers(slot);
+        // SAFETY: A `KBox` by the invariants, and still there: with an object the
+        // slot is not free. No reader is left, none that comes now finds the key,
+        // and only who cleared the key goes on to use the object.
+        change(unsafe { &mut *slot.object.load(Relaxed) });
+        // Release: whoever sees the key sees the change.
+        slot.key.store(key, Release);
+        true
+    }
+
+    fn wait_readers(&self, slot: &Slot<T>) {
+        smp_mb(kernel::sync::barrier::Full);
+        while slot.readers.load(Acquire) != 0 {
+            fsleep(Delta::from_micros(20));
+        }
+    }
+
     /// Takes the object under `key` out, after the readers at hand have left.
     /// May sleep.
     pub(crate) fn remove(&self, key: u32) -> Option<KBox<T>> {
@@ -108,10 +135,7 @@ impl<T> SlotTable<T> {
         if key == 0 || slot.key.cmpxchg(key, 0, Full).is_err() {
             return None;
         }
-        smp_mb(kernel::sync::barrier::Full);
-        while slot.readers.load(Acquire) != 0 {
-            fsleep(Delta::from_micros(20));
-        }
+        self.wait_readers(slot);
         let object = slot.object.xchg(null_mut(), Full);
         // SAFETY: By the invariants a `KBox`; no reader is left, and none that
         // comes now finds the key.

@@ -92,6 +92,11 @@ struct u4r_sge {
 #define U4R_SF_FENCE		(1 << 2)
 #define U4R_SF_INLINE		(1 << 3)
 
+/* LOCAL_INV: imm is the key of a type 2 window. BIND_MW: imm is the window's new
+ * key, rkey its old one (they differ in the low 8 bits only), remote_addr and
+ * compare_add first address and length (0: show nothing), swap the region's lkey in
+ * the low half and the access flags of verbs in the high one. Neither has data. */
+
 /* Send entry: 64 bytes, then num_sge * struct u4r_sge or inline_len bytes of
  * data. Slots are sq_stride bytes apart (a multiple of 64). */
 struct u4r_sqe {

@@ -25,6 +25,8 @@ pub(crate) enum Opcode {
     Read = abi::U4R_WC_READ as u8,
     CompareSwap = abi::U4R_WC_CMP_SWAP as u8,
     FetchAdd = abi::U4R_WC_FETCH_ADD as u8,
+    BindMw = abi::U4R_WC_BIND_MW as u8,
+    LocalInv = abi::U4R_WC_LOCAL_INV as u8,
     Recv = abi::U4R_WC_RECV as u8,
     RecvWriteImm = abi::U4R_WC_RECV_WRITE_IMM as u8,
 }
@@ -36,6 +38,8 @@ impl Opcode {
             abi::U4R_WC_READ => Self::Read,
             abi::U4R_WC_CMP_SWAP => Self::CompareSwap,
             abi::U4R_WC_FETCH_ADD => Self::FetchAdd,
+            abi::U4R_WC_BIND_MW => Self::BindMw,
+            abi::U4R_WC_LOCAL_INV => Self::LocalInv,
             abi::U4R_WC_RECV => Self::Recv,
             abi::U4R_WC_RECV_WRITE_IMM => Self::RecvWriteImm,
             _ => Self::Send,
@@ -74,6 +78,7 @@ const DUE_ANY: u32 = 1;
 const DUE_SOLICITED: u32 = 2;
 
 struct State {
+    ring: Arc<Ring>,
     prod: u32,
     /// Entries that a kernel user has polled.
     cons: u32,
@@ -95,7 +100,6 @@ pub(crate) struct Cq {
     device: Arc<Device>,
     number: u32,
     kernel: bool,
-    ring: Arc<Ring>,
     /// The ring as the program may map it.
     #[pin]
     mapping: Mutex<Option<Mapping>>,
@@ -131,6 +135,7 @@ impl Cq {
     ) -> Result<Arc<Self>> {
         device.cqs.take(limits::MAX_CQ)?;
         let initial = State {
+            ring,
             prod: 0,
             cons: 0,
             notified: 0,
@@ -141,7 +146,6 @@ impl Cq {
                 device: device.clone(),
                 number: device.next_cqn(),
                 kernel: mapping.is_none(),
-                ring,
                 mapping <- kernel::new_mutex!(mapping, "u4r_cq_mapping"),
                 due: Atomic::new(DUE_NONE),
                 state <- new_irqlock!(initial, "u4r_cq"),
@@ -171,23 +175,19 @@ impl Cq {
     /// there was no room: the completion is lost and the queue is done for.
     pub(crate) fn push(&self, done: &Completion, solicited: bool) -> bool {
         let mut state = self.state.lock();
-        let cons = if self.kernel {
-            state.cons
-        } else {
-            self.ring.user(UserWord::Cons)
-        };
+        let cons = self.consumed(&state);
         // Also true for a consumer counter that makes no sense.
-        if state.prod.wrapping_sub(cons) >= self.ring.entries() {
+        if state.prod.wrapping_sub(cons) >= state.ring.entries() {
             if state.overrun == Overrun::No {
                 state.overrun = Overrun::ToReport;
-                self.ring.set_kernel(KernelWord::State, abi::U4R_CQ_OVERRUN);
+                state.ring.set_kernel(KernelWord::State, abi::U4R_CQ_OVERRUN);
             }
             self.due.store(DUE_SOLICITED, Relaxed);
             return false;
         }
-        self.store(state.prod, done);
+        store(&state.ring, state.prod, done);
         state.prod = state.prod.wrapping_add(1);
-        self.ring.set_kernel(KernelWord::Prod, state.prod);
+        state.ring.set_kernel(KernelWord::Prod, state.prod);
         if solicited || done.status != 0 {
             self.due.store(DUE_SOLICITED, Relaxed);
         } else if self.due.load(Relaxed) == DUE_NONE {
@@ -196,21 +196,48 @@ impl Cq {
         true
     }
 
-    fn store(&self, index: u32, done: &Completion) {
-        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-        let kind = u32::from(done.opcode as u8)
-            | u32::from(done.status) << 8
-            | u32::from(done.flags) << 16;
-        let words = [
-            done.wr_id,
-            pair(done.qpn, done.byte_len),
-            pair(done.imm, done.src_qpn),
-            pair(kind, 0),
-            done.owner as u64,
-        ];
-        self.ring.write(index, 0, &words);
-        let odd = (index / self.ring.entries()) & 1;
-        self.ring.publish(index, CQE_VALID_WORD, 1 + odd);
+    /// How far the owner has come.
+    fn consumed(&self, state: &State) -> u32 {
+        if self.kernel {
+            state.cons
+        } else {
+            state.ring.user(UserWord::Cons)
+        }
+    }
+
+    /// Goes over to another ring, with the completions that have not been polled.
+    /// The program does not poll or arm meanwhile, else it loses what it polls.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if they have no room there, or the program has spoiled its counter;
+    /// nothing has changed then.
+    pub(crate) fn resize(&self, ring: Arc<Ring>, mapping: Mapping) -> Result {
+        let mut state = self.state.lock();
+        let cons = self.consumed(&state);
+        let waiting = state.prod.wrapping_sub(cons);
+        if waiting > state.ring.entries() || waiting > ring.entries() {
+            return Err(EINVAL);
+        }
+        for i in 0..waiting {
+            let index = cons.wrapping_add(i);
+            let words: [u64; CQE_WORDS] = state.ring.read(index, 0);
+            ring.write(index, 0, &words);
+            ring.publish(index, CQE_VALID_WORD, valid_word(&ring, index));
+        }
+        ring.set_user(UserWord::Cons, cons);
+        ring.set_user(UserWord::Arm, state.ring.user(UserWord::Arm));
+        ring.set_kernel(KernelWord::Prod, state.prod);
+        if state.overrun != Overrun::No {
+            ring.set_kernel(KernelWord::State, abi::U4R_CQ_OVERRUN);
+        }
+        let old = core::mem::replace(&mut state.ring, ring);
+        drop(state);
+        // Freeing sleeps.
+        drop(old);
+        let old = self.mapping.lock().replace(mapping);
+        drop(old);
+        Ok(())
     }
 
     /// Tells the owner of what was pushed since the last call, if it asked for
@@ -228,7 +255,7 @@ impl Cq {
         // Completions before, the arm word after: pairs with the program, which
         // arms first and then polls once more.
         smp_mb(Full);
-        let arm = self.ring.user(UserWord::Arm);
+        let arm = state.ring.user(UserWord::Arm);
         let wakes = match arm & abi::U4R_ARM_KIND_MASK {
             abi::U4R_ARM_ANY => due != DUE_NONE,
             abi::U4R_ARM_SOLICITED => due == DUE_SOLICITED,
@@ -257,7 +284,7 @@ impl Cq {
         if state.cons == state.prod {
             return None;
         }
-        let [wr_id, qp, imm, kind, owner] = self.ring.read::<5>(state.cons, 0);
+        let [wr_id, qp, imm, kind, owner] = state.ring.read::<5>(state.cons, 0);
         state.cons = state.cons.wrapping_add(1);
         Some(Completion {
             wr_id,
@@ -280,13 +307,36 @@ impl Cq {
         } else {
             abi::U4R_ARM_ANY
         };
-        let count = (self.ring.user(UserWord::Arm) >> abi::U4R_ARM_COUNT_SHIFT).wrapping_add(1);
-        self.ring
+        let count = (state.ring.user(UserWord::Arm) >> abi::U4R_ARM_COUNT_SHIFT).wrapping_add(1);
+        state
+            .ring
             .set_user(UserWord::Arm, count << abi::U4R_ARM_COUNT_SHIFT | kind);
         state.cons != state.prod
     }
 }
 
+fn store(ring: &Ring, index: u32, done: &Completion) {
+    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    let kind =
+        u32::from(done.opcode as u8) | u32::from(done.status) << 8 | u32::from(done.flags) << 16;
+    let words = [
+        done.wr_id,
+        pair(done.qpn, done.byte_len),
+        pair(done.imm, done.src_qpn),
+        pair(kind, 0),
+        done.owner as u64,
+    ];
+    ring.write(index, 0, &words);
+    ring.publish(index, CQE_VALID_WORD, valid_word(ring, index));
+}
+
+/// The value of `valid` in the pass to which an index belongs.
+fn valid_word(ring: &Ring, index: u32) -> u32 {
+    1 + ((index / ring.entries()) & 1)
+}
+
+/// 64-bit words of an entry.
+const CQE_WORDS: usize = size_of::<c::u4r_cqe>() / 8;
 /// Index of `valid` among the 32-bit words of an entry.
 const CQE_VALID_WORD: usize = core::mem::offset_of!(c::u4r_cqe, valid) / 4;
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The RDMA device of a link: its tables, its timers, and its life.
 //!
-//! Lock order: a batch (may sleep) -> QP -> CQ -> lane TX -> lane RX pool; QP ->
-//! `timers`; `mr_alloc`, `qpns`, `retired` and `registered` are taken alone or
+//! Lock order: a batch (may sleep) -> QP -> SRQ -> CQ -> lane TX -> lane RX pool; QP ->
+//! `timers`; `mr_alloc`, `mw_alloc`, `qpns`, `retired` and `registered` are taken alone or
 //! under a queue pair's lock, with nothing under them.
 
 use super::limits;
 use super::mr::{Count, Mr};
 use super::qp::Qp;
 use super::run::Batch;
+use super::window::Window;
 use crate::ffi::ib_device::{Identity, Registered};
 use crate::ffi::job::WorkQueue;
 use crate::ffi::random;
@@ -52,14 +53,20 @@ pub(crate) struct Device {
     up: Atomic<bool>,
     pub(super) pds: Count,
     pub(super) cqs: Count,
+    pub(super) srqs: Count,
+    pub(super) mws: Count,
     next_pdn: Atomic<u32>,
     next_cqn: Atomic<u32>,
     pub(super) mrs: SlotTable<Mr>,
+    pub(super) windows: SlotTable<Arc<Window>>,
     qps: SlotTable<Arc<Qp>>,
     drainers: Pin<KBox<[Drainer]>>,
     /// How many regions there are.
     #[pin]
     pub(super) mr_alloc: SpinLock<u32>,
+    /// Held while a window gets its name.
+    #[pin]
+    pub(super) mw_alloc: SpinLock<()>,
     #[pin]
     qpns: SpinLock<Qpns>,
     #[pin]
@@ -99,12 +106,16 @@ impl Device {
             up: Atomic::new(true),
             pds: Count::new(),
             cqs: Count::new(),
+            srqs: Count::new(),
+            mws: Count::new(),
             next_pdn: Atomic::new(1),
             next_cqn: Atomic::new(1),
             mrs: SlotTable::new(limits::MAX_MR as usize)?,
+            windows: SlotTable::new(limits::MAX_MW as usize)?,
             qps: SlotTable::new(limits::MAX_QP as usize)?,
             drainers,
             mr_alloc <- kernel::new_spinlock!(0, "u4r_mr_alloc"),
+            mw_alloc <- kernel::new_spinlock!((), "u4r_mw_alloc"),
             qpns <- kernel::new_spinlock!(qpns, "u4r_qpns"),
             timers <- kernel::new_spinlock!(timers, "u4r_timers"),
             retired <- kernel::new_spinlock!(QpCounters::ZERO, "u4r_retired"),

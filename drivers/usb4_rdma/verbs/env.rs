@@ -5,8 +5,10 @@
 //! each copy anew and held only for it.
 
 use super::mr::{Access, Mr};
-use super::recv_queue::{Received, RecvQueue};
+use super::recv_queue::RecvQueue;
+use super::recv_ring::Received;
 use super::send_queue::{SendQueue, Taken};
+use super::window::WINDOW_BIT;
 use super::{Completion, Cq, Device, Opcode, Pd};
 use crate::ffi::abi::{self, Sge};
 use crate::ffi::slot_table;
@@ -18,6 +20,9 @@ use kernel::sync::Arc;
 /// Events that wait to be raised when the lock is free, as bits.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Events(u8);
+
+/// The bit of an event that the core knows nothing of.
+const LAST_WQE: u8 = 1 << 7;
 
 impl Events {
     const ALL: [QpEvent; 4] = [
@@ -35,7 +40,12 @@ impl Events {
         }
     }
 
-    /// Calls `raise` for each event.
+    /// Whether the queue pair has done with its shared receive queue.
+    pub(crate) fn last_wqe(self) -> bool {
+        self.0 & LAST_WQE != 0
+    }
+
+    /// Calls `raise` for each event of the core's.
     pub(crate) fn each(self, mut raise: impl FnMut(QpEvent)) {
         for (bit, event) in Self::ALL.iter().enumerate() {
             if self.0 & 1 << bit != 0 {
@@ -59,6 +69,10 @@ pub(crate) struct Io {
     pub(crate) recv_cq: Arc<Cq>,
     pub(crate) send: SendQueue,
     pub(crate) recv: RecvQueue,
+    /// The domain that the memory of receive entries belongs to.
+    pub(crate) recv_pdn: u32,
+    /// It has been told that the shared receive queue is not used any more.
+    pub(crate) last_wqe_told: bool,
     pub(crate) events: Events,
     /// A completion queue had no room: the queue pair must fail.
     pub(crate) overrun: bool,
@@ -110,6 +124,10 @@ impl Io {
     ) -> Result<(slot_table::Entry<'_, Mr>, u64), Nak> {
         if !self.access.allows(wanted) {
             return Err(Nak::RemAccess);
+        }
+        if rkey & WINDOW_BIT != 0 {
+            let found = self.through_window(rkey, va, len, wanted);
+            return found.ok_or(Nak::RemAccess);
         }
         let mr = self.device().mr(rkey).ok_or(Nak::RemAccess)?;
         let offset = mr
@@ -234,8 +252,9 @@ impl Env for Io {
             })
     }
 
-    fn local_op(&mut self, _slot: usize) -> Result<(), WcStatus> {
-        Err(WcStatus::LocQpOpErr)
+    fn local_op(&mut self, slot: usize) -> Result<(), WcStatus> {
+        let entry = self.send.entry(slot).ok_or(WcStatus::LocQpOpErr)?;
+        self.local(entry)
     }
 
     fn send_done(&mut self, slot: usize, status: WcStatus, byte_len: u32) {
@@ -265,7 +284,7 @@ impl Env for Io {
 
     #[inline]
     fn recv_write(&mut self, off: u32, data: &[u8]) -> Result<(), WcStatus> {
-        let (device, pdn) = (self.pd.device(), self.pd.pdn());
+        let (device, pdn) = (self.pd.device(), self.recv_pdn);
         self.recv
             .pieces(off, data.len(), |sge, within, done, count| {
                 store(
@@ -301,7 +320,13 @@ impl Env for Io {
     }
 
     fn flush_recv(&mut self) {
-        self.recv.set_flushing(true);
+        if !self.recv.set_flushing(true) {
+            // The entry at hand, if there was one, has completed just before.
+            if !core::mem::replace(&mut self.last_wqe_told, true) {
+                self.events.0 |= LAST_WQE;
+            }
+            return;
+        }
         // No more than there can be, whatever the program does meanwhile.
         for _ in 0..self.recv.entries() {
             match self.recv.take() {
@@ -361,9 +386,8 @@ impl Env for Io {
         old.ok_or(Nak::RemInvReq)
     }
 
-    fn invalidate(&mut self, _rkey: u32) -> Result<(), Nak> {
-        // Only keys of windows and fast registrations could be; there are none.
-        Err(Nak::RemAccess)
+    fn invalidate(&mut self, rkey: u32) -> Result<(), Nak> {
+        self.invalidate_window(rkey)
     }
 
     fn event(&mut self, event: QpEvent) {

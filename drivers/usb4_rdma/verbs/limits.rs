@@ -6,6 +6,10 @@
 pub(crate) const MAX_QP: u32 = 4096;
 /// Entries of a send or receive queue.
 pub(crate) const MAX_QP_WR: u32 = 16384;
+/// Shared receive queues of a device.
+pub(crate) const MAX_SRQ: u32 = 4096;
+/// Entries of a shared receive queue.
+pub(crate) const MAX_SRQ_WR: u32 = 16384;
 /// Scatter/gather entries of a work request.
 pub(crate) const MAX_SGE: u32 = crate::ffi::abi::U4R_MAX_SGE;
 /// Bytes of inline data of a send entry.
@@ -16,6 +20,8 @@ pub(crate) const MAX_CQ: u32 = 8192;
 pub(crate) const MAX_CQE: u32 = 65536;
 /// Memory regions of a device; also the size of the table they are found in.
 pub(crate) const MAX_MR: u32 = 65536;
+/// Memory windows of a device; also the size of the table they are found in.
+pub(crate) const MAX_MW: u32 = 8192;
 /// Protection domains of a device.
 pub(crate) const MAX_PD: u32 = 4096;
 /// READs and atomics that a queue pair has under way, as requester or responder.

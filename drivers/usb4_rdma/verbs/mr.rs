@@ -7,6 +7,7 @@
 //!
 //! Lock order: `mr_alloc` is taken alone; looking a region up takes no lock.
 
+use super::window::WINDOW_BIT;
 use super::{limits, Device};
 use crate::ffi::ib_object::unsupported;
 use crate::ffi::slot_table::Entry;
@@ -94,11 +95,16 @@ impl Access {
     /// Atomic operations for the peer.
     pub(crate) const REMOTE_ATOMIC: Self = Self(1 << 3);
 
-    /// From the flags of a registration or a queue pair.
+    /// Binding memory windows.
+    pub(crate) const MW_BIND: Self = Self(1 << 4);
+    /// Binding memory windows that the peer writes through.
+    pub(crate) const MW_BIND_WRITABLE: Self = Self(Self::MW_BIND.0 | Self::LOCAL_WRITE.0);
+
+    /// From the flags of a registration.
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` for memory windows, on-demand paging and flushing;
+    /// `EOPNOTSUPP` for on-demand paging and flushing;
     /// `EINVAL` for remote rights to write without the local one.
     pub(crate) fn from_verbs(flags: u32) -> Result<Self> {
         // Zero based, huge pages, relaxed ordering and the optional range change
@@ -106,12 +112,22 @@ impl Access {
         if flags & abi::UNSUPPORTED_ACCESS != 0 {
             return Err(unsupported());
         }
-        let this = Self(flags & 0xf);
-        let writes = Self(Self::REMOTE_WRITE.0 | Self::REMOTE_ATOMIC.0);
-        if this.0 & writes.0 != 0 && !this.allows(Self::LOCAL_WRITE) {
+        let this = Self(flags & 0x1f);
+        if this.writes() && !this.allows(Self::LOCAL_WRITE) {
             return Err(EINVAL);
         }
         Ok(this)
+    }
+
+    /// The rights that a window grants; none if it asks for what no window has.
+    pub(crate) fn of_window(flags: u32) -> Option<Self> {
+        let this = Self(flags & 0xf);
+        (this.0 == flags).then_some(this)
+    }
+
+    /// Whether the peer may change memory.
+    pub(crate) fn writes(self) -> bool {
+        self.0 & (Self::REMOTE_WRITE.0 | Self::REMOTE_ATOMIC.0) != 0
     }
 
     /// The rights that a queue pair grants to its peer.
@@ -147,6 +163,21 @@ impl Mr {
         }
     }
 
+    /// Takes over what is given: another domain, rights, or memory with its first
+    /// address and length.
+    pub(crate) fn change(
+        &mut self,
+        pd: Option<&Pd>,
+        rights: Option<Access>,
+        memory: Option<(Backing, u64, u64)>,
+    ) {
+        self.pdn = pd.map_or(self.pdn, Pd::pdn);
+        self.rights = rights.unwrap_or(self.rights);
+        if let Some((backing, start, length)) = memory {
+            (self.backing, self.start, self.length) = (backing, start, length);
+        }
+    }
+
     /// The offset of `va` in the backing, if the region belongs to `pdn`, grants
     /// `wanted`, and has `len` bytes there.
     #[inline]
@@ -176,7 +207,7 @@ impl Device {
             return Err(ENOMEM);
         }
         // Slot and check bits are both random: nothing to count up from.
-        let mut key = random();
+        let mut key = random() & !WINDOW_BIT;
         while key == 0 || !self.mrs.is_free(key) {
             let slot = key.wrapping_add(1) % limits::MAX_MR;
             key = (key & !(limits::MAX_MR - 1)) | slot;
@@ -187,6 +218,15 @@ impl Device {
         self.mrs.insert(key, mr)?;
         *used += 1;
         Ok(key)
+    }
+
+    /// Changes a region in place, once the copies under way have ended. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for an unknown key.
+    pub(crate) fn change_mr(&self, key: u32, change: impl FnOnce(&mut Mr)) -> Result {
+        self.mrs.change(key, change).then_some(()).ok_or(EINVAL)
     }
 
     /// Forgets a region, once the copies under way have ended. May sleep.

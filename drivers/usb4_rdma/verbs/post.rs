@@ -50,6 +50,20 @@ fn write_sges(ring: &Ring, index: u32, first: usize, sges: &[Sge]) {
     }
 }
 
+/// Puts a receive request into the ring, as number `index`. The next number.
+///
+/// # Errors
+///
+/// `ENOMEM` if the ring is full, `EINVAL` for more than `max` scatter entries.
+pub(super) fn put_recv(ring: &Ring, index: u32, request: &RecvPost<'_>, max: u32) -> Result<u32> {
+    place(ring, index, request.sges, max)?;
+    ring.write(index, 0, &[request.wr_id, request.sges.len() as u64]);
+    write_sges(ring, index, (RQE_BYTES / 8) as usize, request.sges);
+    let next = index.wrapping_add(1);
+    ring.set_user(UserWord::Prod, next);
+    Ok(next)
+}
+
 impl Qp {
     /// Puts a send request of a kernel user into the ring.
     ///
@@ -92,14 +106,10 @@ impl Qp {
         if !self.is_kernel() {
             return Err(unsupported());
         }
-        let ring = &self.rings.recv;
+        // With a shared receive queue there is no ring to post to.
+        let ring = self.rings.recv.as_ref().ok_or(EINVAL)?;
         let mut post = self.post.lock();
-        let index = post.recv_prod;
-        place(ring, index, request.sges, self.caps.recv_sge)?;
-        ring.write(index, 0, &[request.wr_id, request.sges.len() as u64]);
-        write_sges(ring, index, (RQE_BYTES / 8) as usize, request.sges);
-        post.recv_prod = index.wrapping_add(1);
-        ring.set_user(UserWord::Prod, post.recv_prod);
+        post.recv_prod = put_recv(ring, post.recv_prod, request, self.caps.recv_sge)?;
         Ok(())
     }
 

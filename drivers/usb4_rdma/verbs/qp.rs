@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Queue pairs: making them, their attributes, their end. How they run: run.rs.
 //!
-//! Lock order: `attrs` (may sleep) -> QP (`inner`) -> CQ -> lane TX -> lane RX
+//! Lock order: `attrs` (may sleep) -> QP (`inner`) -> SRQ -> CQ -> lane TX -> lane RX
 //! pool; `post` (interrupts off, kernel users only) stands alone. Completion
 //! queues are notified and events raised with none of them held.
 
 use super::env::{Events, Io};
 use super::mr::Access;
-use super::recv_queue::RecvQueue;
+use super::recv_queue::{RecvQueue, Source};
+use super::recv_ring::RecvRing;
 use super::send_queue::SendQueue;
-use super::{limits, Cq, Device, Pd};
-use crate::ffi::abi::{RQE_BYTES, SQE_BYTES, UNSUPPORTED_ACCESS};
+use super::{limits, Cq, Device, Pd, Srq};
+use crate::ffi::abi::{RQE_BYTES, SQE_BYTES};
 use crate::ffi::bindings as c;
 use crate::ffi::ib_context::Mapping;
-use crate::ffi::ib_object::{unsupported, Target};
+use crate::ffi::ib_object::Target;
 use crate::ffi::ib_qp::Address;
 use crate::ffi::job::Job;
 use crate::ffi::lock::{new_irqlock, IrqLock};
@@ -48,6 +49,8 @@ pub(crate) struct QpInit {
     pub(crate) pd: Arc<Pd>,
     pub(crate) send_cq: Arc<Cq>,
     pub(crate) recv_cq: Arc<Cq>,
+    /// Where receive entries come from; none: from a queue of its own.
+    pub(crate) srq: Option<Arc<Srq>>,
     pub(crate) caps: Caps,
     /// Every request completes visibly.
     pub(crate) signal_all: bool,
@@ -60,7 +63,8 @@ pub(crate) struct QpInit {
 /// The memory of the two queues.
 pub(crate) struct Rings {
     pub(crate) send: Arc<Ring>,
-    pub(crate) recv: Arc<Ring>,
+    /// None with a shared receive queue.
+    pub(crate) recv: Option<Arc<Ring>>,
 }
 
 impl QpInit {
@@ -70,7 +74,12 @@ impl QpInit {
     ///
     /// `EINVAL` beyond the limits, `ENOMEM`.
     pub(crate) fn rings(&mut self) -> Result<Rings> {
+        let shared = self.srq.is_some();
         let caps = &mut self.caps;
+        if shared {
+            // What is said of the receive queue is ignored.
+            (caps.recv_wr, caps.recv_sge) = (0, 0);
+        }
         let fits = caps.send_wr <= limits::MAX_QP_WR
             && caps.recv_wr <= limits::MAX_QP_WR
             && caps.send_sge <= limits::MAX_SGE
@@ -80,19 +89,22 @@ impl QpInit {
             return Err(EINVAL);
         }
         caps.send_wr = caps.send_wr.max(1).next_power_of_two();
-        caps.recv_wr = caps.recv_wr.max(1).next_power_of_two();
         caps.send_sge = caps.send_sge.max(1);
-        caps.recv_sge = caps.recv_sge.max(1);
         let sge = size_of::<c::u4r_sge>() as u32;
         let payload = (caps.send_sge * sge).max(caps.inline);
         let send_stride = (SQE_BYTES + payload).next_multiple_of(64);
-        let recv_stride = RQE_BYTES + caps.recv_sge * sge;
         // Whatever the padding leaves is inline room too.
         caps.inline = (send_stride - SQE_BYTES).min(limits::MAX_INLINE);
-        Ok(Rings {
-            send: Arc::new(Ring::new(caps.send_wr, send_stride)?, GFP_KERNEL)?,
-            recv: Arc::new(Ring::new(caps.recv_wr, recv_stride)?, GFP_KERNEL)?,
-        })
+        let send = Arc::new(Ring::new(caps.send_wr, send_stride)?, GFP_KERNEL)?;
+        let recv = if shared {
+            None
+        } else {
+            caps.recv_wr = caps.recv_wr.max(1).next_power_of_two();
+            caps.recv_sge = caps.recv_sge.max(1);
+            let stride = RQE_BYTES + caps.recv_sge * sge;
+            Some(Arc::new(Ring::new(caps.recv_wr, stride)?, GFP_KERNEL)?)
+        };
+        Ok(Rings { send, recv })
     }
 }
 
@@ -161,7 +173,7 @@ pub(super) struct Inner {
 struct Known {
     attr: QpAttr,
     /// The rings as the program may map them; gone once the queue pair is.
-    mappings: Option<(Mapping, Mapping)>,
+    mappings: Option<(Mapping, Option<Mapping>)>,
 }
 
 /// Where a kernel user posts next.
@@ -181,6 +193,7 @@ pub(crate) struct Qp {
     pub(super) rings: Rings,
     pub(super) send_cq: Arc<Cq>,
     pub(super) recv_cq: Arc<Cq>,
+    pub(super) srq: Option<Arc<Srq>>,
     /// Runs the queue pair for a kernel user, who may post in any context.
     pub(super) job: SetOnce<Job<Qp>>,
     #[pin]
@@ -202,7 +215,7 @@ impl Qp {
     pub(crate) fn new(
         init: QpInit,
         rings: Rings,
-        mappings: Option<(Mapping, Mapping)>,
+        mappings: Option<(Mapping, Option<Mapping>)>,
         target: impl PinInit<Target<c::ib_qp>>,
     ) -> Result<Arc<Self>> {
         let device = init.pd.device().clone();
@@ -233,6 +246,7 @@ impl Qp {
                 rings,
                 send_cq: init.send_cq.clone(),
                 recv_cq: init.recv_cq.clone(),
+                srq: init.srq.clone(),
                 job: SetOnce::new(),
                 attrs <- kernel::new_mutex!(
                     Known { attr: QpAttr::default(), mappings },
@@ -259,6 +273,14 @@ impl Qp {
 
     fn io(init: &QpInit, rings: &Rings, number: u32) -> Result<Io> {
         let caps = &init.caps;
+        let (source, recv_sge, recv_pdn) = match (&init.srq, &rings.recv) {
+            (Some(srq), _) => (Source::Shared(srq.clone()), srq.caps().sge, srq.pdn()),
+            (None, Some(ring)) => {
+                let ring = RecvRing::new(ring.clone(), caps.recv_sge);
+                (Source::Own(ring), caps.recv_sge, init.pd.pdn())
+            }
+            (None, None) => return Err(EINVAL),
+        };
         Ok(Io {
             qpn: number,
             dest_qpn: 0,
@@ -275,7 +297,9 @@ impl Qp {
                 caps.inline,
                 MAX_INFLIGHT,
             )?,
-            recv: RecvQueue::new(rings.recv.clone(), caps.recv_sge)?,
+            recv: RecvQueue::new(source, recv_sge)?,
+            recv_pdn,
+            last_wqe_told: false,
             events: Events::default(),
             overrun: false,
         })
@@ -334,7 +358,7 @@ impl Qp {
     /// # Errors
     ///
     /// `EINVAL` for a transition or attribute that is not allowed, or another
-    /// state than assumed; `EOPNOTSUPP`.
+    /// state than assumed.
     pub(crate) fn modify(
         self: &Arc<Self>,
         assumed: Option<QpState>,
@@ -376,12 +400,6 @@ impl Qp {
         if change.port.is_some_and(|port| port != 1) {
             return Err(EINVAL);
         }
-        if change
-            .access
-            .is_some_and(|access| access & UNSUPPORTED_ACCESS != 0)
-        {
-            return Err(unsupported());
-        }
         io.send.refill();
         core.modify(&change.core(to), clock::now_ns(), io)
             .map_err(|_| EINVAL)?;
@@ -397,7 +415,7 @@ impl Qp {
         if to == QpState::Reset {
             io.send.reset();
             io.recv.reset();
-            io.overrun = false;
+            (io.overrun, io.last_wqe_told) = (false, false);
             *lane = None;
         }
         Ok(())

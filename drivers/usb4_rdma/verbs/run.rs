@@ -207,6 +207,12 @@ impl Qp {
         if !Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
             self.recv_cq.notify();
         }
+        if let Some(srq) = &self.srq {
+            srq.notify();
+        }
+        if events.last_wqe() {
+            self.target().event(QpEvent::LastWqe);
+        }
         events.each(|event| {
             self.target().event(match event {
                 status::QpEvent::CommEst => QpEvent::Established,

@@ -59,6 +59,8 @@ impl Entry {
             abi::U4R_OP_READ => Opcode::Read,
             abi::U4R_OP_CMP_SWAP => Opcode::CompareSwap,
             abi::U4R_OP_FETCH_ADD => Opcode::FetchAdd,
+            abi::U4R_OP_BIND_MW => Opcode::BindMw,
+            abi::U4R_OP_LOCAL_INV => Opcode::LocalInv,
             _ => Opcode::Send,
         }
     }
@@ -221,12 +223,18 @@ impl SendQueue {
             opcode,
             abi::U4R_OP_READ | abi::U4R_OP_CMP_SWAP | abi::U4R_OP_FETCH_ADD
         );
-        let known = (abi::U4R_OP_SEND..=abi::U4R_OP_FETCH_ADD).contains(&opcode);
+        let known = (abi::U4R_OP_SEND..=abi::U4R_OP_BIND_MW).contains(&opcode);
         if !known || u32::from(entry.flags) & !FLAGS != 0 {
             return BAD;
         }
         if answered && (self.kind == Kind::Uc || entry.is_inline()) {
             return BAD;
+        }
+        if matches!(opcode, abi::U4R_OP_BIND_MW | abi::U4R_OP_LOCAL_INV) {
+            // Nothing is sent.
+            let empty = entry.num_sge == 0 && !entry.is_inline();
+            entry.num_sge = 0;
+            return if empty { Ok(()) } else { BAD };
         }
         if entry.is_inline() {
             if inline > self.max_inline {
