@@ -224,6 +224,12 @@ impl<B: FrameBuf> Qp<B> {
         if h.has(flag::ACK_VALID) {
             self.take_ack(h, &[0; 4], false, now);
         }
+        let rx = if h.has(flag::RSP) { &self.req.rx } else { &self.rsp.rx };
+        if !rx.is_near(h.psn) {
+            // Of an earlier life of these two queue pairs: its tx_seq would stand for transmissions to come.
+            self.counters.rx_out_of_window += 1;
+            return;
+        }
         if h.has(flag::RSP) {
             if self.state == QpState::Rts {
                 self.req.rx.saw(h.tx_seq);

@@ -83,14 +83,14 @@ impl<B: FrameBuf> Qp<B> {
             self.req.quiet_since = now;
             self.req.backoff = self.req.backoff.saturating_add(1);
             let seq = self.req.tx.probe();
-            return Some(self.probe(0, seq, out));
+            return Some(self.probe(0, self.req.tx.max(), seq, out));
         }
         if self.rsp.answers.probe_due {
             self.rsp.answers.probe_due = false;
             self.rsp.answers.quiet_since = now;
             self.rsp.answers.backoff = self.rsp.answers.backoff.saturating_add(1);
             let seq = self.rsp.answers.tx.probe();
-            return Some(self.probe(flag::RSP, seq, out));
+            return Some(self.probe(flag::RSP, self.rsp.answers.tx.max(), seq, out));
         }
         None
     }
@@ -217,12 +217,13 @@ impl<B: FrameBuf> Qp<B> {
         self.write(h, out)
     }
 
-    fn probe(&mut self, about: u8, tx_seq: u16, out: &mut [u8]) -> usize {
+    fn probe(&mut self, about: u8, psn: u32, tx_seq: u16, out: &mut [u8]) -> usize {
         self.counters.tx_probe += 1;
         let h = Header {
             kind: Kind::Ack,
             opcode: syndrome::PROBE,
             flags: flag::ACK_REQ | about,
+            psn,
             tx_seq,
             ..Header::default()
         };

@@ -18,7 +18,8 @@ pub enum Place {
     Early,
     /// Placed or held before.
     Duplicate,
-    /// Beyond the window.
+    /// Beyond the window, or more than a window behind: no sender that is still at work sends that, so it is of
+    /// an earlier life of the two queue pairs or nonsense, and its tx_seq proves nothing.
     Outside,
 }
 
@@ -79,6 +80,8 @@ impl<B: FrameBuf> RxStream<B> {
         let ahead = psn.wrapping_sub(self.next);
         if ahead == 0 {
             Place::Next
+        } else if !self.is_near(psn) {
+            Place::Outside
         } else if before(psn, self.next) {
             Place::Duplicate
         } else if ahead >= WINDOW as u32 {
@@ -88,6 +91,11 @@ impl<B: FrameBuf> RxStream<B> {
         } else {
             Place::Early
         }
+    }
+
+    /// Can `psn` be where the sender of this stream stands? At most a window from where this half stands.
+    pub const fn is_near(&self, psn: u32) -> bool {
+        psn.wrapping_sub(self.next).wrapping_add(WINDOW as u32) <= 2 * WINDOW as u32
     }
 
     /// A frame or probe with this tx_seq arrived.

@@ -36,6 +36,8 @@ pub struct SimEnv {
     taken: usize,
     slots: [usize; MAX_INFLIGHT],
     next_slot: usize,
+    /// Message of each number on the wire: local operations have none.
+    by_msn: Vec<usize>,
     /// READ, atomic: bytes stored for each message.
     stored: Vec<u32>,
     local_done: Vec<bool>,
@@ -53,6 +55,8 @@ pub struct SimEnv {
     /// UC: the last message seen; the bytes of the one at hand.
     uc_last: Option<usize>,
     uc_data: Vec<u8>,
+    /// UC: the WRITE at hand and how much of it has come.
+    uc_write: (usize, u32),
     cells: [u64; ATOMIC_CELLS as usize],
     reads_until_gone: u32,
     pub events: Vec<QpEvent>,
@@ -67,8 +71,11 @@ impl SimEnv {
     ) -> SimEnv {
         let n = mine.0.msgs.len();
         let recv_order = theirs.0.msgs.iter().enumerate().filter(|(_, m)| m.takes_recv()).map(|(i, _)| i).collect();
+        let on_wire = mine.0.msgs.iter().enumerate().filter(|(_, m)| m.wr.op != SendOp::Local);
+        let by_msn = on_wire.map(|(i, _)| i).collect();
         SimEnv {
             kind,
+            by_msn,
             mine: mine.0,
             mine_done: mine.1,
             theirs: theirs.0,
@@ -89,10 +96,21 @@ impl SimEnv {
             recv_order,
             uc_last: None,
             uc_data: Vec::new(),
+            uc_write: (usize::MAX, 0),
             cells: [0; ATOMIC_CELLS as usize],
             reads_until_gone,
             events: Vec::new(),
         }
+    }
+
+    /// The message that goes over the wire as number `msn`.
+    pub fn message_of(&self, msn: u32) -> usize {
+        self.by_msn[msn as usize]
+    }
+
+    /// Bytes that have been stored for READ or atomic `i`.
+    pub fn stored_of(&self, i: usize) -> u32 {
+        self.stored[i]
     }
 
     /// Every posted send entry is complete.
@@ -164,6 +182,8 @@ impl SimEnv {
         if m.wr.op == SendOp::Send {
             let len = m.wr.len as usize;
             assert!(is_pattern(self.theirs.tag ^ i as u64, 0, &self.uc_data[..len]), "UC message {i} is damaged");
+        } else if m.wr.len > 0 {
+            assert_eq!(self.uc_write, (i, m.wr.len), "UC WRITE {i} completed before its data");
         }
     }
 
@@ -340,6 +360,9 @@ impl Env for SimEnv {
         if self.is_uc() {
             let i = (va >> 32) as usize & 0xffff;
             assert!(self.uc_last.is_none_or(|l| i >= l), "UC messages out of order");
+            let begun = if off == 0 { 0 } else { self.uc_write.1 };
+            assert!(off == 0 || self.uc_write == (i, off as u32), "UC WRITE {i} goes on after a gap");
+            self.uc_write = (i, begun + data.len() as u32);
             self.uc_last = Some(i).filter(|_| !self.theirs.msgs[i].takes_recv()).or(self.uc_last);
             return Ok(());
         }

@@ -6,9 +6,11 @@ use super::env::SimEnv;
 use super::lane::{LaneEnd, OnWire, SimBuf};
 use super::rng::Rng;
 use super::trace;
+use super::watch::{Asked, Watch};
 use super::world::{Event, Queue};
 use crate::proto::counters::BadFrames;
 use crate::proto::qp::{Qp, Room};
+use crate::proto::qp_state::QpState;
 use crate::proto::wire::{finish, lane_op, Header, Kind};
 use crate::proto::FRAME_BYTES;
 
@@ -22,6 +24,7 @@ pub struct Side {
     lane: usize,
     waiting: bool,
     timer_at: u64,
+    pub watch: Watch,
 }
 
 pub struct Host {
@@ -36,7 +39,8 @@ pub struct Host {
 
 impl Side {
     pub fn new(qp: Box<Qp<SimBuf>>, env: SimEnv, lane: usize) -> Side {
-        Side { qp, env, lane, waiting: false, timer_at: 0 }
+        let watch = Watch::new(env.kind, Asked::default(), 0, qp.counters());
+        Side { qp, env, lane, waiting: false, timer_at: 0, watch }
     }
 }
 
@@ -71,6 +75,9 @@ impl Host {
                 }
                 break;
             };
+            assert!(finish(&mut self.buf[..len], 0, 0));
+            let h = Header::parse(&self.buf[..len]).expect("the core builds only what it would accept");
+            side.watch.sends(&h, &self.buf[crate::proto::HEADER_BYTES..len], now, &side.env);
             self.send(lane, len, now, c, rng, queue);
         }
         self.set_timer(q, now, queue);
@@ -105,6 +112,7 @@ impl Host {
         side.timer_at = 0;
         if side.qp.next_deadline().is_some_and(|at| at <= now) {
             side.qp.on_timer(now, &mut side.env);
+            side.watch.timed(now, side.qp.counters());
         }
         self.run(q, now, c, rng, queue);
     }
@@ -206,7 +214,15 @@ impl Host {
             let q = (h.dst_qpn as usize).wrapping_sub(1);
             match self.sides.get_mut(q) {
                 Some(side) => {
+                    let at_work = matches!(side.qp.state(), QpState::Rtr | QpState::Rts);
+                    let heard = at_work && h.src_tag == h.dst_qpn as u16;
+                    if heard {
+                        side.watch.gets(&h, now);
+                    }
                     side.qp.on_frame(buf, now, &mut side.env);
+                    if heard {
+                        side.watch.got(&h, now, side.qp.counters(), side.qp.next_deadline());
+                    }
                     touched.push(q);
                 }
                 None => self.unknown += 1,

@@ -9,6 +9,7 @@ pub mod pair;
 pub mod plan;
 pub mod rng;
 pub mod trace;
+pub mod watch;
 pub mod world;
 
 pub use config::{Config, Mode};

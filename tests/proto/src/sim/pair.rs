@@ -7,6 +7,7 @@ use super::host::{Host, Side};
 use super::lane::SimBuf;
 use super::plan::{Fault, Plan};
 use super::rng::Rng;
+use super::watch::{Asked, Watch};
 use super::world::{Event, Queue};
 use crate::proto::credit::max_held_by_qp;
 use crate::proto::qp::{Qp, Tuning};
@@ -121,6 +122,18 @@ impl Pair {
         let s = &mut host.sides[self.q];
         let rc = |v: u8| Some(v).filter(|_| self.kind == QpKind::Rc);
         let finite = self.spoilt.is_some();
+        let asked = Asked {
+            psn: [self.psn[side], self.psn[1 - side]],
+            max_rd: rng.range(1, self.max_rd.into()) as u8,
+            // A spoilt pair must end by itself; the others must not end however hostile the cable is.
+            timeout: match self.spoilt {
+                Some(Spoilt::Leaves(..)) => rng.range(1, 15) as u8,
+                Some(_) => 14,
+                None => 0,
+            },
+            retry_cnt: if matches!(self.spoilt, Some(Spoilt::Leaves(..))) { rng.below(8) as u8 } else { 7 },
+            rnr_retry: if finite && self.no_recv(&s.env, side) { *rng.pick(&[0, 1, 3, 6]) } else { 7 },
+        };
         let init = QpAttrs { state: QpState::Init, ..QpAttrs::default() };
         let rtr = QpAttrs {
             state: QpState::Rtr,
@@ -133,13 +146,13 @@ impl Pair {
         let rts = QpAttrs {
             state: QpState::Rts,
             sq_psn: Some(self.psn[side]),
-            max_rd_atomic: rc(rng.range(1, self.max_rd.into()) as u8),
-            // A spoilt pair must end by itself; the others must not end however hostile the cable is.
-            timeout: rc(if finite { 14 } else { 0 }),
-            retry_cnt: rc(7),
-            rnr_retry: rc(if finite && self.no_recv(&s.env, side) { 3 } else { 7 }),
+            max_rd_atomic: rc(asked.max_rd),
+            timeout: rc(asked.timeout),
+            retry_cnt: rc(asked.retry_cnt),
+            rnr_retry: rc(asked.rnr_retry),
             ..QpAttrs::default()
         };
+        s.watch = Watch::new(self.kind, asked, now, s.qp.counters());
         s.qp.modify(&init, now, &mut s.env).expect("INIT");
         s.qp.modify(&rtr, now, &mut s.env).expect("RTR");
         if self.server != Some(side) {
@@ -209,8 +222,8 @@ impl Pair {
             }
             s.qp.modify(&QpAttrs::default(), now, &mut s.env).expect("RESET");
         }
-        // What is still on the way dies out (a program's TIME_WAIT); a paused host may hold it for long.
-        queue.push(now + 60_000_000, Event::Begin { pair: self.q });
+        // What is still on the way may arrive in the next life, where it must do no harm.
+        queue.push(now + rng.pick(&[1_000, 1_000_000, 60_000_000]), Event::Begin { pair: self.q });
     }
 
     fn clean_over(&self, hosts: &[Host; 2], c: &Config) -> bool {

@@ -212,3 +212,26 @@ fn frames_outside_the_window_and_bad_acknowledgements_change_nothing() {
     b.exchange();
     b.assert_all_good();
 }
+
+/// A host that was stopped may hand over a probe of the life before: its tx_seq must not vouch for what is lost
+/// now.
+#[test]
+fn a_probe_of_an_earlier_life_proves_nothing() {
+    let mut b = Bench::new(RC, vec![msg(SendOp::Send, 3 * 4032)], vec![]);
+    let stale = Header {
+        kind: Kind::Ack,
+        opcode: syndrome::PROBE,
+        flags: flag::ACK_REQ,
+        psn: PSN[0] + (1 << 20),
+        tx_seq: 100,
+        dst_qpn: 2,
+        src_tag: 1,
+        ..Header::default()
+    };
+    b.deliver_as(1, stale, &[]);
+    assert_eq!(b.ends[1].qp.counters().rx_out_of_window, 1);
+    assert!(b.send(1).is_empty(), "not worth an answer");
+    let mut first = true;
+    b.finish(10, |i, h| i == 1 || h.kind != Kind::Data || !std::mem::take(&mut first));
+    b.assert_all_good();
+}

@@ -48,7 +48,9 @@ fn where_a_frame_stands() {
             (255, Place::Early),
             (256, Place::Outside),
             (0x7fff_ffff, Place::Outside),
-            (0x8000_0000, Place::Duplicate),
+            (0x8000_0000, Place::Outside),
+            (256u32.wrapping_neg() - 1, Place::Outside),
+            (256u32.wrapping_neg(), Place::Duplicate),
             (u32::MAX, Place::Duplicate),
         ] {
             assert_eq!(at(&rx, d), want, "{start} + {d}");
