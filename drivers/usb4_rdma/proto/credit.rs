@@ -55,6 +55,13 @@ impl LaneTx {
         }
     }
 
+    /// As if `sent` frames had been sent and received. Tests begin near the wrap.
+    pub const fn begin_at(mut self, sent: u32) -> Self {
+        self.next_seq = self.next_seq.wrapping_add(sent);
+        self.limit = self.limit.wrapping_add(sent);
+        self
+    }
+
     /// Credit for a DATA or UD frame. Control frames need none.
     pub const fn may_send(&self) -> bool {
         before(self.next_seq, self.limit)
@@ -144,6 +151,13 @@ impl LaneRx {
             last_sent: ring.saturating_sub(reserve_of(ring)),
             asked: false,
         }
+    }
+
+    /// As if `received` frames had been received. Tests begin near the wrap.
+    pub const fn begin_at(mut self, received: u32) -> Self {
+        self.next_seq = self.next_seq.wrapping_add(received);
+        self.last_sent = self.last_sent.wrapping_add(received);
+        self
     }
 
     /// A good frame was taken from the ring.

@@ -148,6 +148,13 @@ impl<B: FrameBuf> Qp<B> {
         Ok(())
     }
 
+    /// Numbers the frames of both streams from these PSNs on: `own` requests, `theirs`. Only right after RTR or RTS,
+    /// at both ends. Tests begin near the wrap of 32 bits, which the 24 bits of verbs cannot say.
+    pub fn begin_at(&mut self, own: u32, theirs: u32) {
+        self.rsp.start(theirs);
+        self.req.start(own);
+    }
+
     /// Present state; the core itself goes to ERR when a request fails.
     pub const fn state(&self) -> QpState {
         self.state

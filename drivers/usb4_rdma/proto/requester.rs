@@ -306,6 +306,13 @@ impl<B: FrameBuf> Requester<B> {
         self.tx.advance(max);
     }
 
+    /// All of it is acknowledged and, where that is needed, answered or executed. A local operation has no PSN.
+    fn is_done(&self, r: &Request) -> bool {
+        let acked = r.frames == 0 || !before(self.tx.una(), r.end_psn());
+        let answered = r.done || !(r.has_response() || r.wr.op == SendOp::Local);
+        acked && answered
+    }
+
     /// Completes what is complete, in order. True: a failed one was among it, and the queue pair must go to
     /// ERR.
     #[must_use]
@@ -316,10 +323,7 @@ impl<B: FrameBuf> Requester<B> {
                 self.inflight.pop();
                 return true;
             }
-            let sent = self.inflight.oldest_is_sent();
-            let acked = r.frames == 0 || !before(self.tx.una(), r.end_psn());
-            let answered = r.done || !(r.has_response() || r.wr.op == SendOp::Local);
-            if !(sent && acked && answered) {
+            if !(self.inflight.oldest_is_sent() && self.is_done(r)) {
                 return false;
             }
             env.send_done(slot, WcStatus::Success, r.byte_len());
@@ -397,9 +401,7 @@ impl<B: FrameBuf> Requester<B> {
             if slot == refused || r.failed != WcStatus::Success {
                 break;
             }
-            let acked = !before(self.tx.una(), r.end_psn());
-            let done = if r.has_response() { r.done } else { acked };
-            let status = if done { WcStatus::Success } else { WcStatus::WrFlushErr };
+            let status = if self.is_done(r) { WcStatus::Success } else { WcStatus::WrFlushErr };
             env.send_done(slot, status, r.byte_len());
             self.inflight.pop();
         }

@@ -20,6 +20,10 @@ pub struct Config {
     pub pairs: usize,
     pub generations: usize,
     pub messages: usize,
+    /// One direction sends more frames than a tx_seq can count.
+    pub long: bool,
+    /// Frames sent on each lane before the run.
+    pub first_seq: u32,
     pub lanes: usize,
     pub ring: u32,
     /// Frames that fit in a TX ring.
@@ -35,6 +39,8 @@ pub struct Config {
     pub duplicate: u32,
     pub delay: u32,
     pub corrupt: u32,
+    /// Frames whose payload the NHI reports as damaged.
+    pub flag: u32,
     /// Frames that arrive without an interrupt and lie until the supplemental poll.
     pub strand: u32,
     /// Receive batches before which a host is stopped for a while.
@@ -43,10 +49,16 @@ pub struct Config {
     pub starve: u32,
     /// Nothing at all gets through in this time.
     pub blackout: (u64, u64),
+    /// Hosts that lose their power, and when.
+    pub restarts: Vec<(usize, u64)>,
 }
 
 /// Period of the supplemental poll.
 pub const POLL_NS: u64 = 1_000_000;
+/// One seed in so many is a long one.
+const LONG_EVERY: u64 = 2000;
+/// One in so many has more messages than there are slots in flight.
+const MANY_EVERY: u64 = 100;
 /// Longest stop of a host.
 pub const PAUSE_MAX_NS: u64 = 40_000_000;
 
@@ -64,7 +76,9 @@ impl Config {
             mode,
             pairs: *rng.pick(&[1, 1, 2, 2, 3, 5]),
             generations: *rng.pick(&[1, 1, 2, 3]),
-            messages: *rng.pick(&[1, 3, 6, 12, 12, 24, 24, 80]),
+            messages: *rng.pick(&[1, 3, 3, 6, 6, 12, 12, 12, 12, 24, 24, 24, 40]),
+            long: false,
+            first_seq: if rng.percent(30) { 0u32.wrapping_sub(rng.below(2000) as u32) } else { 0 },
             lanes: rng.range(1, 4) as usize,
             ring: *rng.pick(&[16, 32, 64, 256, 1024]),
             tx_ring: *rng.pick(&[4, 16, 64, 256]),
@@ -77,10 +91,12 @@ impl Config {
             duplicate: 0,
             delay: 0,
             corrupt: 0,
+            flag: 0,
             strand: 0,
             pause: 0,
             starve: 0,
             blackout: (0, 0),
+            restarts: Vec::new(),
         };
         if mode == Mode::Hostile {
             c.adversary_until = rng.range(1, 300) * 1_000_000;
@@ -89,12 +105,17 @@ impl Config {
                 let from = rng.below(c.adversary_until);
                 c.blackout = (from, from + rng.below(500_000_000));
             }
+            if rng.percent(15) {
+                let n = rng.range(1, 3);
+                c.restarts = (0..n).map(|_| (rng.below(2) as usize, rng.below(c.adversary_until))).collect();
+            }
             // Few of them are at work in one run, each weakly or strongly.
             let rates = [
                 &mut c.drop,
                 &mut c.duplicate,
                 &mut c.delay,
                 &mut c.corrupt,
+                &mut c.flag,
                 &mut c.strand,
                 &mut c.pause,
                 &mut c.starve,
@@ -105,6 +126,23 @@ impl Config {
                 }
             }
         }
+        if seed % MANY_EVERY == 50 {
+            (c.messages, c.pairs) = (300, 1);
+        }
+        if seed % LONG_EVERY == LONG_EVERY - 1 {
+            c.make_long();
+        }
         c
+    }
+
+    fn make_long(&mut self) {
+        self.long = true;
+        self.pairs = 1;
+        self.generations = 1;
+        self.messages = 36_000;
+        self.restarts.clear();
+        // The adversary shall still be there when the numbers wrap.
+        self.adversary_until *= 3;
+        self.ns_per_frame = self.ns_per_frame.min(1_600);
     }
 }

@@ -11,6 +11,7 @@ use super::world::{Event, Queue};
 use crate::proto::counters::BadFrames;
 use crate::proto::qp::{Qp, Room};
 use crate::proto::qp_state::QpState;
+use crate::proto::seq::before;
 use crate::proto::wire::{finish, lane_op, Header, Kind};
 use crate::proto::FRAME_BYTES;
 
@@ -33,6 +34,10 @@ pub struct Host {
     pub sides: Vec<Side>,
     pub bad: BadFrames,
     pub unknown: u64,
+    /// Lanes before this one were closed.
+    pub base: usize,
+    /// DATA frames of this host that were lost on the way.
+    pub lost: u64,
     paused_until: u64,
     buf: Vec<u8>,
 }
@@ -48,10 +53,12 @@ impl Host {
     pub fn new(me: usize, c: &Config) -> Host {
         Host {
             me,
-            lanes: (0..c.lanes).map(|_| LaneEnd::new(c.ring)).collect(),
+            lanes: (0..c.lanes).map(|_| LaneEnd::begun(c.ring, c.first_seq)).collect(),
             sides: Vec::new(),
             bad: BadFrames::default(),
             unknown: 0,
+            base: 0,
+            lost: 0,
             paused_until: 0,
             buf: vec![0; FRAME_BYTES],
         }
@@ -60,7 +67,8 @@ impl Host {
     /// Lets queue pair `q` send what it can, and sets its timer.
     pub fn run(&mut self, q: usize, now: u64, c: &Config, rng: &mut Rng, queue: &mut Queue) {
         loop {
-            let lane = if c.spray { rng.below(c.lanes as u64) as usize } else { self.sides[q].lane };
+            let way = if c.spray { rng.below(c.lanes as u64) as usize } else { self.sides[q].lane };
+            let lane = self.base + way;
             let l = &mut self.lanes[lane];
             let side = &mut self.sides[q];
             if l.tx_used >= c.tx_ring {
@@ -82,6 +90,24 @@ impl Host {
         }
         self.set_timer(q, now, queue);
         self.lane_upkeep(now, c, rng, queue);
+    }
+
+    /// The cable was pulled out and put in again, or the peer started anew: all lanes are new.
+    pub fn new_lanes(&mut self, c: &Config) {
+        for l in &mut self.lanes[self.base..] {
+            l.waiting.clear();
+            l.arrived.clear();
+        }
+        self.base = self.lanes.len();
+        self.lanes.extend((0..c.lanes).map(|_| LaneEnd::begun(c.ring, c.first_seq)));
+        self.sides.iter_mut().for_each(|s| s.waiting = false);
+    }
+
+    /// A restart: queue pair `q` as if it had never been.
+    pub fn forget(&mut self, q: usize) {
+        let side = &mut self.sides[q];
+        side.qp = Box::default();
+        side.watch = Watch::new(side.env.kind, Asked::default(), 0, side.qp.counters());
     }
 
     fn wait(l: &mut LaneEnd, side: &mut Side, q: usize) {
@@ -122,25 +148,35 @@ impl Host {
         let l = &mut self.lanes[lane];
         let seq = l.tx.take_seq();
         let limit = l.buffers.borrow_mut().rx.limit_to_send();
+        if before(l.granted, limit) {
+            l.granted = limit;
+        }
         assert!(finish(&mut self.buf[..len], seq, limit));
         l.counters.tx_frames += 1;
         l.tx_used += 1;
         l.busy_until = l.busy_until.max(now) + c.ns_per_frame * (len as u64 + 512) / 4608;
         queue.push(l.busy_until, Event::TxDone { host: self.me, lane });
-        if let Ok(h) = Header::parse(&self.buf[..len]) {
+        let is_data = Header::parse(&self.buf[..len]).is_ok_and(|h| {
             trace::note(now, || format!("host {} lane {lane} tx  {}", self.me, trace::header(&h)));
-        }
-        let mut frame = OnWire { bytes: self.buf[..len].to_vec(), spoilt: false };
+            h.kind == Kind::Data
+        });
+        let mut frame = OnWire { bytes: self.buf[..len].to_vec(), spoilt: false, flagged: false };
         let mut at = l.busy_until + c.latency;
         let to = 1 - self.me;
         if (c.blackout.0..c.blackout.1).contains(&now) {
             trace::note(now, || "    ... into the blackout".to_string());
+            self.lost += u64::from(is_data);
             return;
         }
         if now < c.adversary_until {
             if rng.ppm(c.drop) {
                 trace::note(now, || "    ... dropped".to_string());
+                self.lost += u64::from(is_data);
                 return;
+            }
+            if rng.ppm(c.flag) {
+                trace::note(now, || "    ... payload damaged".to_string());
+                frame.flagged = true;
             }
             if rng.ppm(c.corrupt) {
                 let bit = rng.below(64 * 8) as usize;
@@ -148,6 +184,7 @@ impl Host {
                 frame.spoilt = true;
                 trace::note(now, || format!("    ... bit {bit} flipped"));
             }
+            self.lost += u64::from(is_data && (frame.flagged || frame.spoilt));
             if rng.ppm(c.duplicate) {
                 let again = at + rng.below(2_000_000);
                 queue.push(again, Event::Arrive { host: to, lane, frame: frame.clone() });
@@ -161,7 +198,7 @@ impl Host {
 
     /// A receive batch of `lane`: the only place where frames are looked at.
     pub fn batch(&mut self, lane: usize, now: u64, c: &Config, rng: &mut Rng, queue: &mut Queue) {
-        if self.lanes[lane].batch_at != now {
+        if self.lanes[lane].batch_at != now || lane < self.base {
             return;
         }
         if now < c.adversary_until && rng.ppm(c.pause) {
@@ -195,6 +232,14 @@ impl Host {
     /// One frame. True: there is credit again that somebody waits for.
     fn frame(&mut self, lane: usize, f: OnWire, now: u64, touched: &mut Vec<usize>) -> bool {
         let l = &mut self.lanes[lane];
+        if f.flagged {
+            // The driver does not look at it.
+            l.counters.rx_flagged += 1;
+            let mut b = l.buffers.borrow_mut();
+            b.rx.taken();
+            b.rx.reposted();
+            return false;
+        }
         let h = match Header::parse(&f.bytes) {
             Ok(h) => h,
             Err(bad) => {
@@ -207,6 +252,9 @@ impl Host {
         };
         assert!(!f.spoilt, "the CRC missed a flipped bit");
         trace::note(now, || format!("host {} lane {lane}  rx {}", self.me, trace::header(&h)));
+        if h.kind == Kind::Data {
+            assert!(before(h.lane_seq, l.granted), "lane_seq {} without credit ({})", h.lane_seq, l.granted);
+        }
         let woke = l.tx.on_frame(&h, &mut l.counters);
         l.buffers.borrow_mut().rx.on_frame(&h, &mut l.counters);
         let buf = SimBuf::new(h, f.bytes[crate::proto::HEADER_BYTES..].to_vec(), &l.buffers);
@@ -251,6 +299,9 @@ impl Host {
 
     /// The TX ring or the credit has room: those that wait, in turn.
     pub fn room(&mut self, lane: usize, now: u64, c: &Config, rng: &mut Rng, queue: &mut Queue) {
+        if lane < self.base {
+            return;
+        }
         for _ in 0..self.lanes[lane].waiting.len() {
             if self.lanes[lane].tx_used >= c.tx_ring {
                 break;
@@ -264,7 +315,7 @@ impl Host {
 
     /// LANE frames that are due on any lane, and the timer for the next.
     pub fn lane_upkeep(&mut self, now: u64, c: &Config, rng: &mut Rng, queue: &mut Queue) {
-        for lane in 0..self.lanes.len() {
+        for lane in self.base..self.lanes.len() {
             let l = &mut self.lanes[lane];
             if l.tx_used < c.tx_ring {
                 let update = l.buffers.borrow().rx.update_due();

@@ -67,6 +67,8 @@ impl Drop for Inner {
 pub struct OnWire {
     pub bytes: Vec<u8>,
     pub spoilt: bool,
+    /// The NHI reports its payload as damaged.
+    pub flagged: bool,
 }
 
 /// One host's end of a lane: it sends here and receives here.
@@ -74,6 +76,8 @@ pub struct LaneEnd {
     pub tx: LaneTx,
     pub buffers: Rc<RefCell<Buffers>>,
     pub counters: LaneCounters,
+    /// The highest limit that was said to the peer.
+    pub granted: u32,
     /// Frames in the TX ring.
     pub tx_used: u32,
     /// When the wire is free again.
@@ -92,9 +96,16 @@ pub struct LaneEnd {
 
 impl LaneEnd {
     pub fn new(ring: u32) -> LaneEnd {
+        LaneEnd::begun(ring, 0)
+    }
+
+    /// With `first` frames sent and received before.
+    pub fn begun(ring: u32, first: u32) -> LaneEnd {
+        let mut rx = LaneRx::new(ring).begin_at(first);
         LaneEnd {
-            tx: LaneTx::new(ring),
-            buffers: Rc::new(RefCell::new(Buffers { rx: LaneRx::new(ring), held: 0, ring })),
+            tx: LaneTx::new(ring).begin_at(first),
+            granted: rx.limit_to_send(),
+            buffers: Rc::new(RefCell::new(Buffers { rx, held: 0, ring })),
             counters: LaneCounters::ZERO,
             tx_used: 0,
             busy_until: 0,
@@ -106,12 +117,10 @@ impl LaneEnd {
         }
     }
 
-    /// The NHI takes a frame from the wire.
-    pub fn arrive(&mut self, f: OnWire) {
-        if self.buffers.borrow().rx.posted() as usize <= self.arrived.len() {
-            self.overruns += 1;
-        } else {
-            self.arrived.push_back(f);
-        }
+    /// The NHI takes a frame from the wire. True: there is no buffer for it.
+    pub fn has_no_buffer(&mut self) -> bool {
+        let full = self.buffers.borrow().rx.posted() as usize <= self.arrived.len();
+        self.overruns += u64::from(full);
+        full
     }
 }

@@ -38,6 +38,10 @@ pub struct Pair {
     /// Receive entries are posted late.
     late: bool,
     pub done: bool,
+    /// Grows when a host restarts: events of the life before are void.
+    pub life: u32,
+    /// Where the streams begin in 32 bits, when not where verbs says.
+    wrap: u32,
     /// Frames and receive entries of all generations, for the bound.
     pub frames: u64,
     pub recvs: u64,
@@ -57,6 +61,8 @@ impl Pair {
             max_rd: *rng.pick(&[1, 4, MAX_RD_ATOMIC as u8]),
             late: false,
             done: false,
+            life: 0,
+            wrap: 0,
             frames: 0,
             recvs: 0,
             // Near the wrap of 24 bits now and then.
@@ -67,16 +73,23 @@ impl Pair {
     /// Begins a generation: plans, queue pairs into RTS, the first posts.
     pub fn begin(&mut self, hosts: &mut [Host; 2], now: u64, c: &Config, rng: &mut Rng, queue: &mut Queue) {
         self.generation += 1;
-        self.server = if rng.percent(15) { Some(rng.below(2) as usize) } else { None };
-        self.late = rng.percent(40) && (self.kind == QpKind::Rc);
+        self.wrap = if rng.percent(30) { 0xff00_0000 } else { 0 };
+        self.server = if rng.percent(15) && !c.long { Some(rng.below(2) as usize) } else { None };
+        self.late = rng.percent(40) && !c.long && (self.kind == QpKind::Rc);
         let mut plans = [0, 1].map(|side| {
-            let n = if self.server == Some(side) { 0 } else { rng.range(1, c.messages as u64) as usize };
+            let most = if c.long && side == 1 { 20 } else { c.messages as u64 };
+            let least = if c.long { most } else { 1 };
+            let n = if self.server == Some(side) { 0 } else { rng.range(least, most) as usize };
             let tag = ((self.q as u64 + 1) << 8) | ((self.generation as u64) << 1) | side as u64;
-            Plan::new(rng, self.kind, n, tag)
+            let mut plan = Plan::new(rng, self.kind, n, tag);
+            if c.long {
+                plan.three_frames();
+            }
+            plan
         });
         self.spoilt = None;
         self.checks = 0;
-        if self.kind == QpKind::Rc && rng.percent(25) {
+        if self.kind == QpKind::Rc && rng.percent(25) && !c.long {
             let side = if self.server == Some(0) { 1 } else { 0 };
             self.spoilt = if rng.percent(20) {
                 Some(Spoilt::Leaves(rng.below(2) as usize, rng.below(10)))
@@ -101,29 +114,28 @@ impl Pair {
             self.connect(side, env, hosts, now, c, rng);
             let early = if self.late { 0 } else { usize::MAX };
             self.post_recv(side, early, hosts);
-            queue.push(now + rng.below(500_000), Event::Post { pair: self.q, side });
+            queue.push(now + rng.below(500_000), Event::Post { pair: self.q, side, life: self.life });
         }
         // The next generation: far from what stale frames of this one may carry.
         self.psn = self.psn.map(|p| (p + (1 << 22)) & 0xff_ffff);
-        queue.push(now + 1_000_000, Event::Check { pair: self.q });
+        queue.push(now + 1_000_000, Event::Check { pair: self.q, life: self.life });
     }
 
     fn connect(&mut self, side: usize, env: SimEnv, hosts: &mut [Host; 2], now: u64, c: &Config, rng: &mut Rng) {
         let host = &mut hosts[side];
         let qpn = self.q as u32 + 1;
         if host.sides.len() == self.q {
-            let mut qp = Box::new(Qp::<SimBuf>::new());
-            let max_held = max_held_by_qp(c.ring) as u16;
-            qp.setup(qpn, self.kind, Tuning { ack_delay_ns: c.ack_delay, max_held });
-            host.sides.push(Side::new(qp, env, self.q % c.lanes));
+            host.sides.push(Side::new(Box::new(Qp::<SimBuf>::new()), env, self.q % c.lanes));
         } else {
             host.sides[self.q].env = env;
         }
         let s = &mut host.sides[self.q];
+        let max_held = max_held_by_qp(c.ring) as u16;
+        s.qp.setup(qpn, self.kind, Tuning { ack_delay_ns: c.ack_delay, max_held });
         let rc = |v: u8| Some(v).filter(|_| self.kind == QpKind::Rc);
         let finite = self.spoilt.is_some();
         let asked = Asked {
-            psn: [self.psn[side], self.psn[1 - side]],
+            psn: [self.psn[side] | self.wrap, self.psn[1 - side] | self.wrap],
             max_rd: rng.range(1, self.max_rd.into()) as u8,
             // A spoilt pair must end by itself; the others must not end however hostile the cable is.
             timeout: match self.spoilt {
@@ -158,6 +170,7 @@ impl Pair {
         if self.server != Some(side) {
             s.qp.modify(&rts, now, &mut s.env).expect("RTS");
         }
+        s.qp.begin_at(asked.psn[0], asked.psn[1]);
     }
 
     /// The spoilt message is one that waits for a receive entry in vain.
@@ -186,8 +199,27 @@ impl Pair {
         if env.posted < env.mine.msgs.len() || env.recv_posted < env.recvs_wanted() {
             // RNR retries are few in a spoilt pair: its programs are quicker.
             let pause = if patient { 20_000 } else { 2_000_000 };
-            queue.push(now + rng.below(pause), Event::Post { pair: self.q, side });
+            queue.push(now + rng.below(pause), Event::Post { pair: self.q, side, life: self.life });
         }
+    }
+
+    /// `host` lost its power: it knows nothing any more; at the other end all that is outstanding ends.
+    pub fn broken(&mut self, host: usize, hosts: &mut [Host; 2], now: u64, c: &Config, rng: &mut Rng, queue: &mut Queue) {
+        self.life += 1;
+        hosts[host].forget(self.q);
+        let s = &mut hosts[1 - host].sides[self.q];
+        let idle = s.qp.state() == QpState::Reset;
+        s.qp.flush(&mut s.env);
+        if !idle {
+            assert_eq!(s.qp.state(), QpState::Err);
+            assert!(s.env.sends_done() && s.env.recvs_done() == s.env.recv_posted, "something is never returned");
+            let good = s.env.sent.iter().take_while(|s| **s == WcStatus::Success).count();
+            assert!(s.env.sent.iter().skip(good + 1).all(|s| *s == WcStatus::WrFlushErr));
+        }
+        s.qp.modify(&QpAttrs::default(), now, &mut s.env).expect("RESET");
+        assert!(s.qp.is_idle());
+        hosts[1 - host].run(self.q, now, c, rng, queue);
+        queue.push(now + rng.below(5_000_000), Event::Begin { pair: self.q, life: self.life });
     }
 
     /// Looks whether the generation is over.
@@ -206,11 +238,11 @@ impl Pair {
             self.clean_over(hosts, c)
         };
         if !over {
-            queue.push(now + 1_000_000, Event::Check { pair: self.q });
+            queue.push(now + 1_000_000, Event::Check { pair: self.q, life: self.life });
             return;
         }
         self.verify(hosts, c);
-        if self.generation == c.generations {
+        if self.generation >= c.generations {
             self.done = true;
             return;
         }
@@ -223,7 +255,7 @@ impl Pair {
             s.qp.modify(&QpAttrs::default(), now, &mut s.env).expect("RESET");
         }
         // What is still on the way may arrive in the next life, where it must do no harm.
-        queue.push(now + rng.pick(&[1_000, 1_000_000, 60_000_000]), Event::Begin { pair: self.q });
+        queue.push(now + rng.pick(&[1_000, 1_000_000, 60_000_000]), Event::Begin { pair: self.q, life: self.life });
     }
 
     fn clean_over(&self, hosts: &[Host; 2], c: &Config) -> bool {

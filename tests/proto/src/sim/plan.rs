@@ -98,6 +98,12 @@ fn length(rng: &mut Rng) -> u32 {
 }
 
 impl Plan {
+    /// All that have data of a length of their own get three frames.
+    pub fn three_frames(&mut self) {
+        let own = |m: &&mut Msg| !m.is_atomic() && m.wr.op != SendOp::Local;
+        self.msgs.iter_mut().filter(own).for_each(|m| m.wr.len = 2 * PAYLOAD_BYTES as u32 + 9);
+    }
+
     /// `count` messages for a queue pair of this kind.
     pub fn new(rng: &mut Rng, kind: QpKind, count: usize, tag: u64) -> Plan {
         let mut cells = [0u64; ATOMIC_CELLS as usize];

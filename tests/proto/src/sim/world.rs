@@ -6,9 +6,10 @@ use super::host::Host;
 use super::lane::{LaneEnd, OnWire};
 use super::pair::Pair;
 use super::rng::Rng;
+use super::trace;
 use crate::proto::counters::QpCounters;
 use crate::proto::credit::reserve_of;
-use crate::proto::wire::{lane_op, Header};
+use crate::proto::wire::{lane_op, Header, Kind};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -20,9 +21,11 @@ pub enum Event {
     Timer { host: usize, q: usize },
     LaneTimer { host: usize, lane: usize },
     Fed { host: usize, lane: usize, buffers: u32 },
-    Begin { pair: usize },
-    Post { pair: usize, side: usize },
-    Check { pair: usize },
+    Begin { pair: usize, life: u32 },
+    Post { pair: usize, side: usize, life: u32 },
+    Check { pair: usize, life: u32 },
+    /// A host loses its power and comes back at once.
+    Restart { host: usize },
 }
 
 /// Events in the order of their time, then of their making.
@@ -91,6 +94,9 @@ impl<'a> World<'a> {
             queue: Queue::default(),
             now: 1,
         };
+        for (host, at) in &c.restarts {
+            w.queue.push(*at, Event::Restart { host: *host });
+        }
         for q in 0..c.pairs {
             w.pairs[q].begin(&mut w.hosts, w.now, c, &mut w.rng, &mut w.queue);
         }
@@ -156,8 +162,16 @@ impl<'a> World<'a> {
         let (now, c, rng, queue) = (self.now, self.c, &mut self.rng, &mut self.queue);
         match e {
             Event::Arrive { host, lane, frame } => {
+                if lane < self.hosts[host].base {
+                    return;
+                }
+                let overrun = self.hosts[host].lanes[lane].has_no_buffer();
+                if overrun {
+                    self.overrun(host, &frame.bytes);
+                    return;
+                }
                 let l = &mut self.hosts[host].lanes[lane];
-                l.arrive(frame);
+                l.arrived.push_back(frame);
                 let strand = now < c.adversary_until && rng.ppm(c.strand);
                 let at = if strand { (now / POLL_NS + 1) * POLL_NS } else { now + 1_000 };
                 if l.batch_at == 0 || (!strand && at < l.batch_at && l.batch_at.checked_rem(POLL_NS) == Some(0)) {
@@ -180,9 +194,35 @@ impl<'a> World<'a> {
                 }
             }
             Event::Fed { host, lane, buffers } => self.hosts[host].fed(lane, buffers, now, c, rng, queue),
-            Event::Begin { pair } => self.pairs[pair].begin(&mut self.hosts, now, c, rng, queue),
-            Event::Post { pair, side } => self.pairs[pair].post(side, &mut self.hosts, now, c, rng, queue),
-            Event::Check { pair } => self.pairs[pair].check(&mut self.hosts, now, c, rng, queue),
+            Event::Begin { pair, life } if life == self.pairs[pair].life => {
+                self.pairs[pair].begin(&mut self.hosts, now, c, rng, queue);
+            }
+            Event::Post { pair, side, life } if life == self.pairs[pair].life => {
+                self.pairs[pair].post(side, &mut self.hosts, now, c, rng, queue);
+            }
+            Event::Check { pair, life } if life == self.pairs[pair].life => {
+                self.pairs[pair].check(&mut self.hosts, now, c, rng, queue);
+            }
+            Event::Begin { .. } | Event::Post { .. } | Event::Check { .. } => {}
+            Event::Restart { host } => self.restart(host),
+        }
+    }
+
+    /// A frame found no buffer. With an honest cable that may happen to a control frame only.
+    fn overrun(&mut self, host: usize, bytes: &[u8]) {
+        let c = self.c;
+        let is_data = Header::parse(bytes).is_ok_and(|h| h.kind == Kind::Data);
+        let honest = c.starve == 0 && c.duplicate == 0 && c.delay == 0;
+        assert!(!(is_data && honest), "a DATA frame with credit found no buffer");
+        self.hosts[1 - host].lost += u64::from(is_data);
+    }
+
+    /// Every connection ends, in an error where its program still lives; all lanes are new.
+    fn restart(&mut self, host: usize) {
+        trace::note(self.now, || format!("host {host} starts anew"));
+        self.hosts.iter_mut().for_each(|h| h.new_lanes(self.c));
+        for p in self.pairs.iter_mut().filter(|p| !p.done) {
+            p.broken(host, &mut self.hosts, self.now, self.c, &mut self.rng, &mut self.queue);
         }
     }
 
@@ -191,14 +231,30 @@ impl<'a> World<'a> {
             p.at_rest(&self.hosts);
         }
         let [a, b] = &mut self.hosts;
-        for (x, y) in a.lanes.iter_mut().zip(&mut b.lanes) {
+        let base = a.base;
+        for (x, y) in a.lanes[base..].iter_mut().zip(&mut b.lanes[base..]) {
             lane_at_rest(x, y, self.c);
             lane_at_rest(y, x, self.c);
         }
+        self.only_the_lost_again();
         if self.c.mode == Mode::Faultless {
             let n = self.report(0).counters;
             assert_eq!((n.tx_retransmit, n.rx_duplicate, n.rx_held, n.uc_gaps), (0, 0, 0, 0), "{n:?}");
         }
+    }
+
+    /// Selective repeat: where each lane keeps its order, nothing is sent again that was not lost or thrown away.
+    fn only_the_lost_again(&self) {
+        let c = self.c;
+        if c.spray || c.delay != 0 || c.duplicate != 0 || !c.restarts.is_empty() {
+            return;
+        }
+        let n = self.report(0).counters;
+        let lost: u64 = self.hosts.iter().map(|h| h.lost).sum();
+        // A NAK throws away what is held behind it.
+        let held = if n.tx_rnr + n.tx_nak != 0 { n.rx_held } else { 0 };
+        let thrown = held + n.rx_hold_dropped + n.rx_rnr_dropped + n.rx_refused_dropped + n.rx_not_ready + n.rx_out_of_window;
+        assert!(n.tx_retransmit <= lost + thrown, "{} sent again, {lost} lost, {n:?}", n.tx_retransmit);
     }
 
     fn report(&self, end: u64) -> Report {

@@ -208,3 +208,18 @@ fn refusals_of_nothing_are_ignored() {
     b.deliver_as(0, Header { msn: 1, psn: PSN[0] + 1, ..nak }, &[]);
     assert_eq!(b.ends[0].env.sent, [WcStatus::WrFlushErr, WcStatus::RemOpErr]);
 }
+
+/// After 2^31 frames: a local operation has no PSN, and is done all the same.
+#[test]
+fn a_local_operation_before_a_refusal_was_done() {
+    let mut bad = spoilt(msg(SendOp::Write, 8), Fault::BadKey);
+    bad.wr.rkey ^= 1;
+    let sends = vec![msg(SendOp::Local, 0), bad];
+    let mut b = Bench::new(RC, sends, vec![]);
+    for i in 0..2 {
+        b.ends[i].qp.begin_at(0x9000_0000, 0x9000_0000);
+    }
+    b.ends[0].qp.notify_sq();
+    b.finish(10, |_, _| true);
+    assert_eq!(b.ends[0].env.sent, [WcStatus::Success, WcStatus::RemAccessErr]);
+}
