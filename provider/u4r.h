@@ -123,6 +123,8 @@ static inline struct u4r_srq *to_usrq(struct ibv_srq *srq)
 /* u4r_mem.c: memory regions */
 struct ibv_mr *u4r_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			  uint64_t iova, int access);
+struct ibv_mr *u4r_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
+				 uint64_t iova, int fd, int access);
 int u4r_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *addr,
 		 size_t length, int access);
 int u4r_dereg_mr(struct verbs_mr *vmr);

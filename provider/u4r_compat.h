@@ -23,4 +23,16 @@ static inline int u4r_cmd_get_context(struct verbs_context *ctx,
 #endif
 }
 
+/* An argument more came without a new ABI number: the Makefile looks. */
+static inline int u4r_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
+					uint64_t iova, int fd, int access,
+					struct verbs_mr *vmr)
+{
+#ifdef U4R_DMABUF_HAS_DRIVER
+	return ibv_cmd_reg_dmabuf_mr(pd, offset, length, iova, fd, access, vmr, NULL);
+#else
+	return ibv_cmd_reg_dmabuf_mr(pd, offset, length, iova, fd, access, vmr);
+#endif
+}
+
 #endif

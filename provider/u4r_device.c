@@ -81,6 +81,7 @@ static const struct verbs_context_ops u4r_ops = {
 	.query_port = u4r_query_port,
 	.query_qp = u4r_query_qp,
 	.query_srq = u4r_query_srq,
+	.reg_dmabuf_mr = u4r_reg_dmabuf_mr,
 	.reg_mr = u4r_reg_mr,
 	.req_notify_cq = u4r_req_notify_cq,
 	.rereg_mr = u4r_rereg_mr,

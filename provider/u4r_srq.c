@@ -49,9 +49,33 @@ free:
 
 int u4r_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask)
 {
-	struct ibv_modify_srq cmd = {};
+	struct u4r_srq *srq = to_usrq(ibsrq);
+	struct u4r_create_srq_resp resp = {};
+	struct {
+		struct ibv_modify_srq ibv;
+		struct u4r_modify_srq_req drv;
+	} cmd = { .drv = { .response = (uintptr_t)&resp } };
+	struct u4r_ring ring;
+	int ret;
 
-	return ibv_cmd_modify_srq(ibsrq, attr, mask, &cmd, sizeof(cmd));
+	/* As for completion queues: between the kernel's change of rings and ours
+	 * nobody may post into the old one. The kernel carries over what waits. */
+	pthread_spin_lock(&srq->lock);
+	ret = ibv_cmd_modify_srq(ibsrq, attr, mask, &cmd.ibv, sizeof(cmd));
+	if (resp.rq_key) {
+		int mapped = ring_map(&ring, ibsrq->context->cmd_fd, resp.rq_key, resp.rq_bytes,
+				      resp.rq_entries, resp.rq_stride);
+
+		if (!mapped) {
+			ring_unmap(&srq->ring);
+			srq->ring = ring;
+			srq->cons = ring_observe(&ring_kernel(&ring)->cons);
+		} else {
+			ret = mapped;
+		}
+	}
+	pthread_spin_unlock(&srq->lock);
+	return ret;
 }
 
 int u4r_query_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr)

@@ -9,7 +9,8 @@ CASES = ["remote_keys", "local_keys", "deregister_early", "entries", "full_queue
          "bad_wr", "flush_order", "cq_overrun", "destroyed_completions", "too_long",
          "receiver_not_ready", "peer_gone", "unreliable", "atomics", "send_ring",
          "receive_ring", "completion_ring", "limits", "absent", "resize_cq",
-         "resize_armed_cq", "rereg_mr", "windows"]
+         "resize_armed_cq", "rereg_mr", "windows", "dmabuf", "fence", "solicited",
+         "inline_data"]
 SLOW_CASES = ["object_counts", "longest_message"]
 
 

@@ -179,9 +179,6 @@ static void absent_memory(struct device *dev)
 	absent_or(ibv_alloc_dm(dev->ctx, &dm), ibv_free_dm);
 	absent_or(ibv_alloc_td(dev->ctx, &td), ibv_dealloc_td);
 	absent_or(ibv_alloc_null_mr(dev->pd), ibv_dereg_mr);
-	/* NCCL asks so whether DMA buffers are there; EBADF would mean yes. */
-	absent_or(ibv_reg_dmabuf_mr(dev->pd, 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE),
-		  ibv_dereg_mr);
 }
 
 void absent(struct device *dev)

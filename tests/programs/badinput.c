@@ -38,6 +38,10 @@ static const struct {
 	{ "resize_armed_cq", resize_armed_cq, false },
 	{ "rereg_mr", rereg_mr, false },
 	{ "windows", windows, false },
+	{ "dmabuf", dmabuf, false },
+	{ "fence", fence, false },
+	{ "solicited", solicited, false },
+	{ "inline_data", inline_data, false },
 	{ "object_counts", object_counts, true },
 	{ "longest_message", longest_message, true },
 };

@@ -104,6 +104,10 @@ void resize_cq(struct device *dev);
 void resize_armed_cq(struct device *dev);
 void rereg_mr(struct device *dev);
 void windows(struct device *dev);
+void dmabuf(struct device *dev);
+void fence(struct device *dev);
+void solicited(struct device *dev);
+void inline_data(struct device *dev);
 
 /* Two hosts: host NULL listens. */
 void remote(struct device *dev, const char *host, int port);

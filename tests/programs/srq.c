@@ -146,13 +146,15 @@ static void take_received(struct side *s, int peer, const struct ibv_wc *wc)
 	post_entry(s, wc->wr_id);
 }
 
-/* Moves `count` messages each way on every queue pair. */
+/* Moves messages each way until there have been `count` on every queue pair. */
 static void move(struct side *s, int side, uint32_t count)
 {
 	uint64_t until = now_ns() + PATIENCE_MS * 1000000ull;
-	uint32_t q, left = 2 * QPS * count;
+	uint32_t q, left = 0;
 	struct ibv_wc wc;
 
+	for (q = 0; q < QPS; q++)
+		left += 2 * count - s->completed[q] - s->received[q];
 	while (left) {
 		for (q = 0; q < QPS; q++)
 			while (s->sent[q] < count && s->sent[q] - s->completed[q] < DEPTH)
@@ -192,6 +194,15 @@ static bool quiet(struct side *s)
 	return poll(&waiting, 1, 200) == 0;
 }
 
+/* Back to as many as there are. */
+static void shrink(struct side *s)
+{
+	struct ibv_srq_attr attr = { .max_wr = ENTRIES };
+
+	CHECK(!ibv_modify_srq(s->srq, &attr, IBV_SRQ_MAX_WR));
+	CHECK(!ibv_query_srq(s->srq, &attr) && attr.max_wr == ENTRIES);
+}
+
 /* All entries are posted: a limit is told once, when the entries fall below it. */
 static void limit_event(struct side *s, int side, int fd)
 {
@@ -216,7 +227,19 @@ static void limit_event(struct side *s, int side, int fd)
 	CHECK(!ibv_query_srq(s->srq, &attr) && attr.srq_limit == 0);
 	attr.srq_limit = attr.max_wr + 1;
 	CHECK(ibv_modify_srq(s->srq, &attr, IBV_SRQ_LIMIT) == EINVAL);
-	CHECK(ibv_modify_srq(s->srq, &attr, IBV_SRQ_MAX_WR) == EOPNOTSUPP);
+}
+
+/* Entries that wait are carried over, those that have no room are not forgotten. */
+static void resize(struct side *s)
+{
+	struct ibv_srq_attr attr = { .max_wr = 2 };
+
+	CHECK(ibv_modify_srq(s->srq, &attr, IBV_SRQ_MAX_WR) == EINVAL);
+	attr.max_wr = s->dev.attr.max_srq_wr + 1;
+	CHECK(ibv_modify_srq(s->srq, &attr, IBV_SRQ_MAX_WR) == EINVAL);
+	attr.max_wr = 5 * ENTRIES;
+	CHECK(!ibv_modify_srq(s->srq, &attr, IBV_SRQ_MAX_WR));
+	CHECK(!ibv_query_srq(s->srq, &attr) && attr.max_wr >= 5 * ENTRIES);
 }
 
 /* A queue pair in error leaves the entries to the others, and says so once. */
@@ -300,7 +323,15 @@ int main(int argc, char **argv)
 		post_entry(&s, i);
 	barrier(fd);
 	move(&s, !!host, count);
-	printf("%d messages each way on %d queue pairs, every byte compared\n", count, QPS);
+	barrier(fd);
+	resize(&s);
+	barrier(fd);
+	/* In the new ring, whose entries come round only later. */
+	move(&s, !!host, 2 * count);
+	barrier(fd);
+	shrink(&s);
+	barrier(fd);
+	printf("%d messages each way on %d queue pairs, every byte compared\n", 2 * count, QPS);
 	barrier(fd);
 	limit_event(&s, !!host, fd);
 	barrier(fd);

@@ -73,6 +73,19 @@ struct ib_udata *u4r_bundle_udata(struct uverbs_attr_bundle *attrs)
 	return attrs ? &attrs->driver_udata : NULL;
 }
 
+/* What a program's provider sent along with a command; all of it or an error. */
+int u4r_udata_in(struct ib_udata *udata, void *to, size_t length)
+{
+	if (!udata || udata->inlen < length)
+		return -EINVAL;
+	return ib_copy_from_udata(to, udata, length);
+}
+
+int u4r_copy_to_user(u64 to, const void *from, size_t length)
+{
+	return copy_to_user(u64_to_user_ptr(to), from, length) ? -EFAULT : 0;
+}
+
 struct ib_umem *u4r_umem_get(struct ib_device *device, unsigned long addr,
 			     size_t length, int access)
 {

@@ -31,6 +31,20 @@ const u8 *u4r_netdev_mac(const struct net_device *netdev);
 bool u4r_netdev_running(const struct net_device *netdev);
 struct ib_ucontext *u4r_udata_context(struct ib_udata *udata);
 struct ib_udata *u4r_bundle_udata(struct uverbs_attr_bundle *attrs);
+int u4r_udata_in(struct ib_udata *udata, void *to, size_t length);
+int u4r_copy_to_user(u64 to, const void *from, size_t length);
+/* A mapped DMA buffer: helpers_dmabuf.c. */
+struct u4r_dmabuf {
+	void *buf;
+	void *attachment;
+	void *table;
+	void *base;
+	void *address;
+};
+
+int u4r_dmabuf_get(struct ib_device *device, int fd, u64 offset, u64 length,
+		   struct u4r_dmabuf *out);
+void u4r_dmabuf_put(struct u4r_dmabuf *held);
 struct ib_umem *u4r_umem_get(struct ib_device *device, unsigned long addr,
 			     size_t length, int access);
 bool u4r_umem_pages(struct ib_umem *umem, unsigned long *table, size_t pages);

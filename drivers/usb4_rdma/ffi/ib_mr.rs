@@ -2,6 +2,7 @@
 //! Memory regions.
 
 use super::bindings as c;
+use super::dmabuf::DmaBuf;
 use super::ib_context::PdObject;
 use super::ib_object::{errno, unsupported, zeroed};
 use super::umem::{Backing, UserMem};
@@ -91,6 +92,39 @@ pub(super) unsafe extern "C" fn reg_user_mr(
         // SAFETY: The domain's device is registered.
         let memory = unsafe { user.pin((*pd).device) }?;
         let mr = Mr::new(&state, Backing::User(memory), virt_addr, length, rights);
+        publish(&state, mr, user)
+    };
+    pointer(register())
+}
+
+/// Registers a part of a DMA buffer.
+pub(super) unsafe extern "C" fn reg_user_mr_dmabuf(
+    pd: *mut c::ib_pd,
+    offset: u64,
+    length: u64,
+    virt_addr: u64,
+    fd: c_int,
+    access: c_int,
+    dmah: *mut c::ib_dmah,
+    _attrs: *mut c::uverbs_attr_bundle,
+) -> *mut c::ib_mr {
+    if !dmah.is_null() {
+        return pointer(Err(unsupported()));
+    }
+    // SAFETY: The core keeps the domain alive during the call.
+    let state = unsafe { PdObject::state(pd) };
+    let register = || -> Result<*mut c::ib_mr> {
+        let rights = Access::from_verbs(access as u32)?;
+        // SAFETY: The domain's device is registered.
+        let memory = unsafe { DmaBuf::map((*pd).device, fd, offset, length) }?;
+        let mr = Mr::new(&state, Backing::DmaBuf(memory), virt_addr, length, rights);
+        // There is no memory of the program to pin anew: it always writes.
+        let user = User {
+            start: 0,
+            length,
+            virt_addr,
+            access: access as u32 | c::ib_access_flags_IB_ACCESS_LOCAL_WRITE,
+        };
         publish(&state, mr, user)
     };
     pointer(register())

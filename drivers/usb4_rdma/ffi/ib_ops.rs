@@ -53,6 +53,7 @@ const fn table() -> c::ib_device_ops {
     ops.dealloc_pd = Some(ib_context::dealloc_pd);
 
     ops.reg_user_mr = Some(ib_mr::reg_user_mr);
+    ops.reg_user_mr_dmabuf = Some(ib_mr::reg_user_mr_dmabuf);
     ops.rereg_user_mr = Some(ib_mr::rereg_user_mr);
     ops.get_dma_mr = Some(ib_mr::get_dma_mr);
     ops.dereg_mr = Some(ib_mr::dereg_mr);

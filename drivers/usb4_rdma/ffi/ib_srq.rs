@@ -90,17 +90,59 @@ pub(super) unsafe extern "C" fn modify_srq(
     srq: *mut c::ib_srq,
     attr: *mut c::ib_srq_attr,
     mask: c::ib_srq_attr_mask,
-    _udata: *mut c::ib_udata,
+    udata: *mut c::ib_udata,
 ) -> c_int {
-    if mask & !c::ib_srq_attr_mask_IB_SRQ_LIMIT != 0 {
-        return unsupported().to_errno();
+    let change = || -> Result {
+        // SAFETY: The core keeps the queue alive during the call and hands over valid
+        // attributes.
+        let (state, attr) = unsafe { (SrqObject::state(srq), &*attr) };
+        if mask & c::ib_srq_attr_mask_IB_SRQ_MAX_WR != 0 {
+            // SAFETY: The udata of this callback, or NULL.
+            unsafe { resize(&state, attr.max_wr, udata) }?;
+        }
+        if mask & c::ib_srq_attr_mask_IB_SRQ_LIMIT != 0 {
+            state.set_limit(attr.srq_limit)?;
+        }
+        Ok(())
+    };
+    errno(change())
+}
+
+/// # Safety
+///
+/// `udata` is NULL or the udata of the callback that is running.
+unsafe fn resize(state: &Srq, entries: u32, udata: *mut c::ib_udata) -> Result {
+    // SAFETY: By the contract.
+    let context = unsafe { c::u4r_udata_context(udata) };
+    if context.is_null() {
+        return Err(unsupported());
     }
-    if mask == 0 {
-        return 0;
-    }
-    // SAFETY: The core keeps the queue alive during the call and hands over valid
-    // attributes.
-    errno(unsafe { SrqObject::state(srq).set_limit((*attr).srq_limit) })
+    let mut request = c::u4r_modify_srq_req { response: 0 };
+    let size = size_of_val(&request);
+    // SAFETY: By the contract; there is room for so much.
+    let ret = unsafe { c::u4r_udata_in(udata, (&raw mut request).cast(), size) };
+    kernel::error::to_result(ret)?;
+    let mut caps = SrqCaps {
+        wr: entries,
+        limit: 0,
+        ..state.caps()
+    };
+    let ring = Srq::ring(&mut caps)?;
+    let mut response = c::u4r_create_srq_resp {
+        rq_key: 0,
+        rq_bytes: ring.bytes() as u32,
+        rq_entries: ring.entries(),
+        rq_stride: ring.stride(),
+        srqn: 0,
+    };
+    // SAFETY: The context outlives the objects made in it.
+    let (mapping, key) = unsafe { Mapping::new(context, &ring) }?;
+    response.rq_key = key;
+    state.resize(ring, mapping)?;
+    let size = size_of_val(&response);
+    // SAFETY: The source is valid for its size and has no padding.
+    let ret = unsafe { c::u4r_copy_to_user(request.response, (&raw const response).cast(), size) };
+    kernel::error::to_result(ret)
 }
 
 pub(super) unsafe extern "C" fn query_srq(

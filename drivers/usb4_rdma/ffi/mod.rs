@@ -6,6 +6,7 @@ pub(crate) mod abi;
 pub(crate) mod bindings;
 pub(crate) mod clock;
 mod copy;
+mod dmabuf;
 pub(crate) mod ib_context;
 mod ib_cq;
 pub(crate) mod ib_device;

@@ -4,6 +4,7 @@
 
 use super::bindings as c;
 use super::copy::copy;
+use super::dmabuf::DmaBuf;
 use core::ptr::NonNull;
 use kernel::alloc::KVVec;
 use kernel::page::{PAGE_SHIFT, PAGE_SIZE};
@@ -107,6 +108,8 @@ impl Drop for UserMem {
 pub(crate) enum Backing {
     /// A program's pages; offsets count from the start of the region.
     User(UserMem),
+    /// A DMA buffer; offsets count from the start of the region.
+    DmaBuf(DmaBuf),
     /// All kernel memory; offsets are kernel addresses. Only for keys that the
     /// core makes for kernel users (`get_dma_mr`).
     Kernel,
@@ -139,6 +142,13 @@ impl Backing {
     fn pieces(&self, offset: u64, len: usize, mut step: impl FnMut(usize, usize, usize)) -> bool {
         match self {
             Self::User(mem) => mem.pieces(offset, len, step),
+            Self::DmaBuf(mem) => match mem.at(offset, len) {
+                Some(address) => {
+                    step(address, 0, len);
+                    true
+                }
+                None => false,
+            },
             Self::Kernel => {
                 step(offset as usize, 0, len);
                 true

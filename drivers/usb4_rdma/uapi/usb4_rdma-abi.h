@@ -207,6 +207,12 @@ struct u4r_create_srq_resp {
 	__u32 srqn;
 };
 
+/* The driver's part of modify_srq, whose answer has none: where the kernel writes a
+ * u4r_create_srq_resp if the ring has changed (IB_SRQ_MAX_WR). */
+struct u4r_modify_srq_req {
+	__aligned_u64 response;
+};
+
 struct u4r_create_ah_resp {
 	__u32 ah;
 	__u32 reserved;

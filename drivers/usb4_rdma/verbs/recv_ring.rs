@@ -124,6 +124,30 @@ impl RecvRing {
         Received::Entry(core::cmp::min(total, u64::from(limits::MAX_MSG_BYTES)) as u32)
     }
 
+    /// Goes over to another ring of the same kind, with the entries that wait. The
+    /// program does not post meanwhile. Gives the old ring.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if they have no room there, or the program has spoiled its counter;
+    /// nothing has changed then.
+    pub(super) fn change_ring(&mut self, ring: Arc<Ring>) -> Result<Arc<Ring>> {
+        let waiting = self.waiting();
+        if waiting > self.ring.entries() || waiting > ring.entries() {
+            return Err(EINVAL);
+        }
+        for i in 0..waiting {
+            let index = self.next.wrapping_add(i);
+            for pair in 0..self.ring.stride() as usize / 16 {
+                let words = self.ring.read::<2>(index, 2 * pair);
+                ring.write(index, 2 * pair, &words);
+            }
+        }
+        ring.set_user(UserWord::Prod, self.next.wrapping_add(waiting));
+        ring.set_kernel(KernelWord::Cons, self.next);
+        Ok(core::mem::replace(&mut self.ring, ring))
+    }
+
     /// Forgets all entries.
     pub(super) fn reset(&mut self) {
         self.next = self.ring.user(UserWord::Prod);

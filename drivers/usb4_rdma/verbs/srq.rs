@@ -41,9 +41,10 @@ struct State {
 #[pin_data(PinnedDrop)]
 pub(crate) struct Srq {
     pd: Arc<Pd>,
-    kernel: bool,
-    caps: SrqCaps,
-    ring: Arc<Ring>,
+    /// Scatter entries of an entry.
+    sge: u32,
+    /// Where a kernel user's entries go; a program posts by itself.
+    kernel: Option<Arc<Ring>>,
     /// Fewer entries are left than the limit, which is to be told.
     limit_due: Atomic<u32>,
     /// The ring is corrupt, which is to be told.
@@ -89,16 +90,16 @@ impl Srq {
         target: impl PinInit<Target<c::ib_srq>>,
     ) -> Result<Arc<Self>> {
         pd.device().srqs.take(limits::MAX_SRQ)?;
+        let kernel = mapping.is_none().then(|| ring.clone());
         let state = State {
-            ring: RecvRing::new(ring.clone(), caps.sge),
+            ring: RecvRing::new(ring, caps.sge),
             limit: caps.limit,
         };
         let made = Arc::pin_init(
             pin_init!(Self {
                 pd: pd.clone(),
-                kernel: mapping.is_none(),
-                caps,
-                ring,
+                sge: caps.sge,
+                kernel,
                 limit_due: Atomic::new(0),
                 error_due: Atomic::new(0),
                 mapping <- kernel::new_mutex!(mapping, "u4r_srq_mapping"),
@@ -116,9 +117,11 @@ impl Srq {
 
     /// What was made; the limit is that of the moment, 0 once the event is out.
     pub(crate) fn caps(&self) -> SrqCaps {
+        let state = self.state.lock();
         SrqCaps {
-            limit: self.state.lock().limit,
-            ..self.caps
+            wr: state.ring.entries(),
+            sge: self.sge,
+            limit: state.limit,
         }
     }
 
@@ -133,14 +136,36 @@ impl Srq {
     ///
     /// `EINVAL` if there can never be so many entries.
     pub(crate) fn set_limit(&self, limit: u32) -> Result {
-        if limit > self.caps.wr {
+        let mut state = self.state.lock();
+        if limit > state.ring.entries() {
             return Err(EINVAL);
         }
-        let mut state = self.state.lock();
         state.limit = limit;
         self.check_limit(&mut state);
         drop(state);
         self.notify();
+        Ok(())
+    }
+
+    /// Goes over to another ring, made by [`Srq::ring`] for the same scatter lists.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if what waits, or the limit, has no room there; `EOPNOTSUPP` for a
+    /// kernel user.
+    pub(crate) fn resize(&self, ring: Arc<Ring>, mapping: Mapping) -> Result {
+        if self.kernel.is_some() {
+            return Err(unsupported());
+        }
+        let mut state = self.state.lock();
+        if state.limit > ring.entries() {
+            return Err(EINVAL);
+        }
+        let old = state.ring.change_ring(ring)?;
+        drop(state);
+        drop(old);
+        let old = self.mapping.lock().replace(mapping);
+        drop(old);
         Ok(())
     }
 
@@ -186,11 +211,9 @@ impl Srq {
     /// `ENOMEM` if the queue is full, `EINVAL` for too long a scatter list,
     /// `EOPNOTSUPP` for a program's queue, whose entries come by its ring.
     pub(crate) fn post_recv(&self, request: &RecvPost<'_>) -> Result {
-        if !self.kernel {
-            return Err(unsupported());
-        }
+        let ring = self.kernel.as_ref().ok_or_else(unsupported)?;
         let mut prod = self.post.lock();
-        *prod = post::put_recv(&self.ring, *prod, request, self.caps.sge)?;
+        *prod = post::put_recv(ring, *prod, request, self.sge)?;
         Ok(())
     }
 
