@@ -17,6 +17,7 @@ help:
 	@echo '  make test        every test; ends in "N passed, N failed, N skipped"'
 	@echo '  make sim         the protocol in virtual time against an adversary  [SEEDS=n] [FIRST=n] | SEED=n'
 	@echo '  make exam        suites that judge RDMA devices; ARGS="--group perftest" for some of them'
+	@echo '  make sim-mutants  plants bugs in a copy of the protocol; the simulation must find each'
 	@echo '  make bench       TCP, soft-RoCE and usb4_rdma side by side; writes report/'
 	@echo '  make lab-up      boot the lab for daily work  [PROFILE=amd|tb4|tb5] [MODE=sparse|sync]'
 	@echo "  make lab-run     HOST=a CMD='...'             run a command in a host"
@@ -41,6 +42,8 @@ bench:
 	@$(lab) bench $(ARGS)
 sim:
 	@$(TOP)/scripts/sim
+sim-mutants:
+	@$(TOP)/scripts/sim mutants
 prepare:
 	@$(lab) build
 lab-up:

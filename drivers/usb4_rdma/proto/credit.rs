@@ -26,12 +26,17 @@ pub const fn reserve_of(ring: u32) -> u32 {
 
 /// Early frames that a lane with a ring of `ring` may hold.
 pub const fn max_held_by_lane(ring: u32) -> u32 {
-    ring / 4
+    ring / 2
 }
 
-/// Early frames that one queue pair may hold of it.
+/// Early frames that one queue pair may hold of it. Never as many as a window has.
 pub const fn max_held_by_qp(ring: u32) -> u32 {
-    ring / 8
+    let n = ring / 8 * 3;
+    if n < 255 {
+        n
+    } else {
+        255
+    }
 }
 
 /// Sender half.

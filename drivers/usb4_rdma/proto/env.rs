@@ -17,7 +17,7 @@ pub trait FrameBuf {
     fn header(&self) -> &Header;
     /// `header().payload_len` bytes after the header.
     fn payload(&self) -> &[u8];
-    /// Asked before an early frame is held. False (the lane holds a quarter of its ring already, wire.md
+    /// Asked before an early frame is held. False (the lane holds half of its ring already, wire.md
     /// section 5) drops the frame. True counts it; the drop of the buffer takes it back.
     fn try_hold(&mut self) -> bool;
 }

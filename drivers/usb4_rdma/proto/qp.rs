@@ -47,6 +47,9 @@ pub struct Tuning {
     pub max_held: u16,
 }
 
+/// A window is never smaller, however small the rings.
+const WINDOW_MIN: u16 = 16;
+
 /// One queue pair.
 pub struct Qp<B> {
     pub(super) state: QpState,
@@ -102,6 +105,15 @@ impl<B: FrameBuf> Qp<B> {
     /// New tuning, from now on.
     pub fn tune(&mut self, tuning: Tuning) {
         self.tuning = tuning;
+        self.bound_windows();
+    }
+
+    /// What lies behind a lost frame must fit where the peer keeps early frames, else most of it is sent again. The
+    /// peer's rings are taken to be like ours; a mistake costs time only.
+    fn bound_windows(&mut self) {
+        let frames = self.tuning.max_held.saturating_add(1).max(WINDOW_MIN);
+        self.req.tx.set_window(frames);
+        self.rsp.answers.tx.set_window(frames);
     }
 
     /// Back to RESET: forgets requests in flight and the current receive entry without completing them, drops
@@ -144,6 +156,7 @@ impl<B: FrameBuf> Qp<B> {
                 self.state = QpState::Rts;
             }
         }
+        self.bound_windows();
         self.min_rnr_timer = attrs.min_rnr_timer.unwrap_or(self.min_rnr_timer);
         Ok(())
     }
@@ -153,6 +166,7 @@ impl<B: FrameBuf> Qp<B> {
     pub fn begin_at(&mut self, own: u32, theirs: u32) {
         self.rsp.start(theirs);
         self.req.start(own);
+        self.bound_windows();
     }
 
     /// Present state; the core itself goes to ERR when a request fails.

@@ -50,6 +50,8 @@ pub struct TxStream {
     una: u32,
     nxt: u32,
     max: u32,
+    /// Frames that may be unacknowledged, at most `WINDOW`.
+    window: u16,
     /// Number of the next transmission.
     tx_seq: u16,
     /// Transmissions before this one have been judged.
@@ -84,6 +86,7 @@ impl TxStream {
         una: 0,
         nxt: 0,
         max: 0,
+        window: 0,
         tx_seq: 0,
         judged: 0,
         arrived: 0,
@@ -104,6 +107,7 @@ impl TxStream {
         self.una = psn;
         self.nxt = psn;
         self.max = psn;
+        self.window = WINDOW as u16;
         // 0 stands for "nothing received yet" in ack_tx_seq.
         self.tx_seq = 1;
         self.judged = 1;
@@ -113,6 +117,11 @@ impl TxStream {
         self.timed_at = 0;
         self.sacked = Bits::ZERO;
         self.lost = Bits::ZERO;
+    }
+
+    /// Bounds the frames that may be unacknowledged; `start` makes it `WINDOW`.
+    pub fn set_window(&mut self, frames: u16) {
+        self.window = if (frames as usize) < WINDOW { frames } else { WINDOW as u16 };
     }
 
     /// Oldest frame not acknowledged.
@@ -142,7 +151,7 @@ impl TxStream {
 
     /// Room for a new frame.
     pub const fn has_room(&self) -> bool {
-        self.outstanding() < WINDOW as u32
+        self.outstanding() < self.window as u32
     }
 
     /// What to send next; lost frames first.
@@ -168,7 +177,7 @@ impl TxStream {
     pub const fn wants_ack(&self, psn: u32) -> bool {
         psn != self.max
             || psn % 32 == 31
-            || psn.wrapping_sub(self.una) as usize >= WINDOW - 1
+            || psn.wrapping_sub(self.una) + 1 >= self.window as u32
     }
 
     /// `psn` goes out now, on behalf of `owner`; gives its tx_seq.

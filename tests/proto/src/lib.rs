@@ -3,4 +3,5 @@
 
 #[path = "../../../drivers/usb4_rdma/proto/mod.rs"]
 pub mod proto;
+pub mod null;
 pub mod sim;

@@ -2,6 +2,7 @@
 //! What a seed decides before a run begins: size, cable, adversary.
 
 use super::rng::Rng;
+use crate::proto::env::SendOp;
 
 /// What the cable does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,10 @@ pub struct Config {
     pub messages: usize,
     /// One direction sends more frames than a tx_seq can count.
     pub long: bool,
+    /// Not a random programme: host 0 posts so many messages of this kind and length at once.
+    pub programme: Option<(SendOp, u32, usize)>,
+    /// Of host 0's DATA frames, counted from 0, this one is lost.
+    pub lose: Option<u64>,
     /// Frames sent on each lane before the run.
     pub first_seq: u32,
     pub lanes: usize,
@@ -78,6 +83,8 @@ impl Config {
             generations: *rng.pick(&[1, 1, 2, 3]),
             messages: *rng.pick(&[1, 3, 3, 6, 6, 12, 12, 12, 12, 24, 24, 24, 40]),
             long: false,
+            programme: None,
+            lose: None,
             first_seq: if rng.percent(30) { 0u32.wrapping_sub(rng.below(2000) as u32) } else { 0 },
             lanes: rng.range(1, 4) as usize,
             ring: *rng.pick(&[16, 32, 64, 256, 1024]),
@@ -133,6 +140,33 @@ impl Config {
             c.make_long();
         }
         c
+    }
+
+    /// One queue pair on one lane with a full ring, and this programme.
+    pub fn of_programme(op: SendOp, len: u32, count: usize) -> Config {
+        let c = Config::new(0, Mode::Faultless);
+        Config {
+            mode: Mode::Hostile,
+            pairs: 1,
+            generations: 1,
+            messages: count,
+            programme: Some((op, len, count)),
+            lanes: 1,
+            // The driver's default.
+            ring: 256,
+            tx_ring: 256,
+            latency: 5_000,
+            ns_per_frame: 1_600,
+            ack_delay: 0,
+            first_seq: 0,
+            adversary_until: 5_000_000_000,
+            ..c
+        }
+    }
+
+    /// The programme is drawn from the seed without restraint.
+    pub fn is_random(&self) -> bool {
+        !self.long && self.programme.is_none()
     }
 
     fn make_long(&mut self) {

@@ -26,6 +26,8 @@ pub struct Side {
     waiting: bool,
     timer_at: u64,
     pub watch: Watch,
+    /// When the latest send request was completed by a frame.
+    pub sent_at: u64,
 }
 
 pub struct Host {
@@ -38,6 +40,8 @@ pub struct Host {
     pub base: usize,
     /// DATA frames of this host that were lost on the way.
     pub lost: u64,
+    /// DATA frames sent.
+    data: u64,
     paused_until: u64,
     buf: Vec<u8>,
 }
@@ -45,7 +49,7 @@ pub struct Host {
 impl Side {
     pub fn new(qp: Box<Qp<SimBuf>>, env: SimEnv, lane: usize) -> Side {
         let watch = Watch::new(env.kind, Asked::default(), 0, qp.counters());
-        Side { qp, env, lane, waiting: false, timer_at: 0, watch }
+        Side { qp, env, lane, waiting: false, timer_at: 0, watch, sent_at: 0 }
     }
 }
 
@@ -59,6 +63,7 @@ impl Host {
             unknown: 0,
             base: 0,
             lost: 0,
+            data: 0,
             paused_until: 0,
             buf: vec![0; FRAME_BYTES],
         }
@@ -169,7 +174,9 @@ impl Host {
             return;
         }
         if now < c.adversary_until {
-            if rng.ppm(c.drop) {
+            let chosen = is_data && self.me == 0 && c.lose == Some(self.data);
+            self.data += u64::from(is_data);
+            if chosen || rng.ppm(c.drop) {
                 trace::note(now, || "    ... dropped".to_string());
                 self.lost += u64::from(is_data);
                 return;
@@ -267,7 +274,11 @@ impl Host {
                     if heard {
                         side.watch.gets(&h, now);
                     }
+                    let before = side.env.sent.len();
                     side.qp.on_frame(buf, now, &mut side.env);
+                    if side.env.sent.len() != before {
+                        side.sent_at = now;
+                    }
                     if heard {
                         side.watch.got(&h, now, side.qp.counters(), side.qp.next_deadline());
                     }

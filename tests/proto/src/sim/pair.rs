@@ -49,8 +49,8 @@ pub struct Pair {
 }
 
 impl Pair {
-    pub fn new(q: usize, rng: &mut Rng) -> Pair {
-        let kind = if rng.percent(70) { QpKind::Rc } else { QpKind::Uc };
+    pub fn new(q: usize, c: &Config, rng: &mut Rng) -> Pair {
+        let kind = if rng.percent(70) || c.programme.is_some() { QpKind::Rc } else { QpKind::Uc };
         Pair {
             q,
             kind,
@@ -74,13 +74,16 @@ impl Pair {
     pub fn begin(&mut self, hosts: &mut [Host; 2], now: u64, c: &Config, rng: &mut Rng, queue: &mut Queue) {
         self.generation += 1;
         self.wrap = if rng.percent(30) { 0xff00_0000 } else { 0 };
-        self.server = if rng.percent(15) && !c.long { Some(rng.below(2) as usize) } else { None };
-        self.late = rng.percent(40) && !c.long && (self.kind == QpKind::Rc);
+        self.server = if rng.percent(15) && c.is_random() { Some(rng.below(2) as usize) } else { None };
+        self.late = rng.percent(40) && c.is_random() && (self.kind == QpKind::Rc);
         let mut plans = [0, 1].map(|side| {
             let most = if c.long && side == 1 { 20 } else { c.messages as u64 };
             let least = if c.long { most } else { 1 };
             let n = if self.server == Some(side) { 0 } else { rng.range(least, most) as usize };
             let tag = ((self.q as u64 + 1) << 8) | ((self.generation as u64) << 1) | side as u64;
+            if let Some((op, len, count)) = c.programme {
+                return Plan::of(op, len, if side == 0 { count } else { 0 }, tag);
+            }
             let mut plan = Plan::new(rng, self.kind, n, tag);
             if c.long {
                 plan.three_frames();
@@ -89,7 +92,7 @@ impl Pair {
         });
         self.spoilt = None;
         self.checks = 0;
-        if self.kind == QpKind::Rc && rng.percent(25) && !c.long {
+        if self.kind == QpKind::Rc && rng.percent(25) && c.is_random() {
             let side = if self.server == Some(0) { 1 } else { 0 };
             self.spoilt = if rng.percent(20) {
                 Some(Spoilt::Leaves(rng.below(2) as usize, rng.below(10)))
@@ -192,7 +195,8 @@ impl Pair {
         self.post_recv(side, rng.range(1, 8) as usize, hosts);
         let s = &mut hosts[side].sides[self.q];
         let left = s.env.mine.msgs.len() - s.env.posted;
-        s.env.posted += (rng.range(1, 40) as usize).min(left);
+        let now_many = if c.programme.is_some() { left } else { rng.range(1, 40) as usize };
+        s.env.posted += now_many.min(left);
         s.qp.notify_sq();
         hosts[side].run(self.q, now, c, rng, queue);
         let env = &hosts[side].sides[self.q].env;

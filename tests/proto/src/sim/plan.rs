@@ -98,6 +98,16 @@ fn length(rng: &mut Rng) -> u32 {
 }
 
 impl Plan {
+    /// `count` messages of `len` bytes.
+    pub fn of(op: SendOp, len: u32, count: usize, tag: u64) -> Plan {
+        let msg = |i: u64| Msg {
+            wr: SendWr { op, len, rkey: GOOD_KEY, va: (tag << 48) | (i << 32), ..SendWr::default() },
+            expect: 0,
+            fault: Fault::None,
+        };
+        Plan { msgs: (0..count as u64).map(msg).collect(), tag }
+    }
+
     /// All that have data of a length of their own get three frames.
     pub fn three_frames(&mut self) {
         let own = |m: &&mut Msg| !m.is_atomic() && m.wr.op != SendOp::Local;

@@ -63,6 +63,10 @@ pub struct Report {
     pub bad_frames: u64,
     pub overruns: u64,
     pub virtual_ns: u64,
+    /// DATA frames lost on the way.
+    pub lost: u64,
+    /// When host 0's first queue pair had its last completion.
+    pub sent_at: u64,
 }
 
 /// Runs one seed to its end. Panics when anything is not as it must be.
@@ -89,7 +93,7 @@ impl<'a> World<'a> {
         let mut w = World {
             c,
             hosts: [Host::new(0, c), Host::new(1, c)],
-            pairs: (0..c.pairs).map(|q| Pair::new(q, &mut rng)).collect(),
+            pairs: (0..c.pairs).map(|q| Pair::new(q, c, &mut rng)).collect(),
             rng,
             queue: Queue::default(),
             now: 1,
@@ -258,9 +262,11 @@ impl<'a> World<'a> {
     }
 
     fn report(&self, end: u64) -> Report {
-        let mut r = Report { virtual_ns: end, ..Report::default() };
+        let sent_at = self.hosts[0].sides[0].sent_at;
+        let mut r = Report { virtual_ns: end, sent_at, ..Report::default() };
         for h in &self.hosts {
             r.bad_frames += h.bad.total();
+            r.lost += h.lost;
             h.sides.iter().for_each(|s| r.counters.add(s.qp.counters()));
             for l in &h.lanes {
                 r.frames += l.counters.tx_frames;
