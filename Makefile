@@ -71,5 +71,5 @@ clean:
 	-$(MAKE) -C $(KDIR) M=$(TOP) clean
 	-$(MAKE) -C provider clean
 
-.PHONY: help demo test sim exam bench prepare lab-up lab-run lab-shell cable lab-down \
+.PHONY: help demo test sim sim-mutants exam bench prepare lab-up lab-run lab-shell cable lab-down \
 	modules provider install clean

@@ -176,7 +176,8 @@ impl Config {
         self.messages = 36_000;
         self.restarts.clear();
         // The adversary shall still be there when the numbers wrap.
-        self.adversary_until *= 3;
+        self.adversary_until = 3_000_000_000;
+        self.drop = self.drop.max(100);
         self.ns_per_frame = self.ns_per_frame.min(1_600);
     }
 }

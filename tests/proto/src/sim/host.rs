@@ -280,7 +280,10 @@ impl Host {
                         side.sent_at = now;
                     }
                     if heard {
-                        side.watch.got(&h, now, side.qp.counters(), side.qp.next_deadline());
+                        // One that has failed meanwhile waits for nothing.
+                        let failed = side.qp.state() == QpState::Err;
+                        let deadline = side.qp.next_deadline().or(failed.then_some(now));
+                        side.watch.got(&h, now, side.qp.counters(), deadline);
                     }
                     touched.push(q);
                 }

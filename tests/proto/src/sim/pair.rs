@@ -50,7 +50,7 @@ pub struct Pair {
 
 impl Pair {
     pub fn new(q: usize, c: &Config, rng: &mut Rng) -> Pair {
-        let kind = if rng.percent(70) || c.programme.is_some() { QpKind::Rc } else { QpKind::Uc };
+        let kind = if rng.percent(70) || !c.is_random() { QpKind::Rc } else { QpKind::Uc };
         Pair {
             q,
             kind,

@@ -7,7 +7,7 @@ use crate::proto::counters::QpCounters;
 use crate::proto::env::{SendOp, SendWr};
 use crate::proto::qp_state::QpKind;
 use crate::proto::wire::{flag, syndrome, Header, Kind};
-use crate::proto::WINDOW;
+use crate::proto::{MAX_INFLIGHT, WINDOW};
 use std::collections::{BTreeSet, HashMap};
 
 /// RNR wait of each code of IBA table 45, microseconds.
@@ -108,11 +108,12 @@ impl Watch {
     /// Fence and the limit of READs and atomics.
     fn may_begin(&self, h: &Header, env: &SimEnv) {
         let i = env.message_of(h.msn);
-        let open = env.mine.msgs[..i]
-            .iter()
-            .enumerate()
-            .filter(|(j, m)| (m.wr.op == SendOp::Read || m.is_atomic()) && env.stored_of(*j) < m.wr.len)
-            .count();
+        // No older one can be in flight.
+        let waits = |j: &usize| {
+            let m = &env.mine.msgs[*j];
+            (m.wr.op == SendOp::Read || m.is_atomic()) && env.stored_of(*j) < m.wr.len
+        };
+        let open = (i.saturating_sub(MAX_INFLIGHT)..i).filter(waits).count();
         let m = &env.mine.msgs[i];
         if m.wr.flags & SendWr::FENCE != 0 {
             assert_eq!(open, 0, "message {i} passed its fence");
