@@ -18,6 +18,7 @@ help:
 	@echo '  make sim         the protocol in virtual time against an adversary  [SEEDS=n] [FIRST=n] | SEED=n'
 	@echo '  make exam        suites that judge RDMA devices; ARGS="--group perftest" for some of them'
 	@echo '  make sim-mutants  plants bugs in a copy of the protocol; the simulation must find each'
+	@echo '  make fuzz        coverage-guided fuzzing of parser, HELLO and queue pair  [MINUTES=n]'
 	@echo '  make bench       TCP, soft-RoCE and usb4_rdma side by side; writes report/'
 	@echo '  make lab-up      boot the lab for daily work  [PROFILE=amd|tb4|tb5] [MODE=sparse|sync]'
 	@echo "  make lab-run     HOST=a CMD='...'             run a command in a host"
@@ -42,6 +43,8 @@ bench:
 	@$(lab) bench $(ARGS)
 sim:
 	@$(TOP)/scripts/sim
+fuzz:
+	@$(TOP)/scripts/fuzz
 sim-mutants:
 	@$(TOP)/scripts/sim mutants
 prepare:
@@ -58,7 +61,7 @@ lab-down:
 	@$(lab) cli down
 # Through the environment, so that quotes in CMD survive.
 export U4R_CMD := $(CMD)
-export SEEDS FIRST SEED TRACE JOBS
+export SEEDS FIRST SEED TRACE JOBS MINUTES TARGETS
 
 modules:
 	$(MAKE) -C $(KDIR) M=$(TOP) modules
@@ -71,5 +74,5 @@ clean:
 	-$(MAKE) -C $(KDIR) M=$(TOP) clean
 	-$(MAKE) -C provider clean
 
-.PHONY: help demo test sim sim-mutants exam bench prepare lab-up lab-run lab-shell cable lab-down \
+.PHONY: help demo test sim sim-mutants fuzz exam bench prepare lab-up lab-run lab-shell cable lab-down \
 	modules provider install clean

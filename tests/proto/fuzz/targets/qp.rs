@@ -12,6 +12,9 @@ use proto_tests::proto::wire::{finish, Header};
 use proto_tests::proto::{FRAME_BYTES, HEADER_BYTES};
 
 const STEP: usize = 1 + HEADER_BYTES;
+const MESSAGES: u64 = 300;
+/// All messages as frames, and some more.
+const MAX_FRAMES: u64 = MESSAGES * 17 + 1000;
 
 /// The header of a step, near enough to the truth that most are looked at.
 fn header(bytes: &[u8]) -> Option<Header> {
@@ -33,7 +36,7 @@ fuzz_target!(|data: &[u8]| {
     let op = [SendOp::Send, SendOp::Write, SendOp::Read, SendOp::FetchAdd][(first >> 1) as usize % 4];
     let op = if kind == QpKind::Uc { SendOp::Send } else { op };
     let len = if op == SendOp::FetchAdd { 8 } else { u32::from(*first) << 8 };
-    let mut env = Null::new(SendWr { op, len, ..SendWr::default() }, 300);
+    let mut env = Null::new(SendWr { op, len, ..SendWr::default() }, MESSAGES);
     let mut qp = connect(kind, 1, 2, &mut env);
     let (mut now, mut out) = (1, vec![0; FRAME_BYTES]);
     let mut sent = 0;
@@ -53,7 +56,7 @@ fuzz_target!(|data: &[u8]| {
                 let mut n = 0;
                 while qp.poll_tx(now, &mut env, Room::Data, &mut out).is_some() {
                     n += 1;
-                    assert!(n < 4096, "sends without end");
+                    assert!(n < MAX_FRAMES, "sends without end");
                 }
                 sent += n;
             }
@@ -61,7 +64,7 @@ fuzz_target!(|data: &[u8]| {
     }
     qp.flush(&mut env);
     assert!(sent == 0 || env.done > 0, "nothing was completed");
-    assert_eq!(env.done, 300, "each request completes exactly once");
+    assert_eq!(env.done, MESSAGES, "each request completes exactly once");
     qp.reset();
     assert!(qp.is_idle());
 });

@@ -340,7 +340,10 @@ impl Pair {
     /// After everything: nothing in flight, owed, held or timed.
     pub fn at_rest(&self, hosts: &[Host; 2]) {
         for h in hosts.iter() {
-            assert!(h.sides[self.q].qp.is_idle(), "queue pair {} is not at rest", self.q);
+            let qp = &h.sides[self.q].qp;
+            assert!(qp.is_idle(), "queue pair {} is not at rest", self.q);
+            let violations = qp.counters().rx_violation;
+            assert!(self.kind == QpKind::Rc || violations == 0, "an honest peer is said to violate the protocol");
         }
     }
 }
