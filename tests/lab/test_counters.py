@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from pairs import DEVICE, counters, data_rings, verify
+from pairs import DEVICE, SYSFS, counters, data_rings, verify
 
 DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "Documentation/verbs.md"
 # Enough frames for a fault one in a few hundred to strike, few enough to be quick.
@@ -38,6 +38,25 @@ def test_each_counter_is_documented(driver):
     section = text[text.index("## Counters"):]
     missing = [name for name in counters(driver.a) if f"`{name}`" not in section]
     assert not missing
+
+
+def errors(host):
+    """The device's counters of completions in error."""
+    listing = host.run(f"cd {SYSFS}/hw_counters && grep -H . *", check=True).out
+    pairs = (line.split(":") for line in listing.split())
+    return {name: int(value) for name, value in pairs if name != "lifespan"}
+
+
+def test_errors_are_counted_by_status(driver):
+    text = DOCUMENT.read_text()
+    before = errors(driver.a)
+    assert before and not [name for name in before if f"`{name}`" not in text]
+    for case in ("remote_keys", "local_keys", "cq_overrun", "receiver_not_ready"):
+        driver.a.run(f"u4r_badinput {case}", timeout=60, check=True)
+    grown = {name: value - before[name] for name, value in errors(driver.a).items()}
+    for name in ("wc_rem_access_err", "wc_loc_prot_err", "wc_flush_err", "cq_overrun",
+                 "wc_rnr_retry_exc_err"):
+        assert grown[name], grown
 
 
 def test_statistic_tool_tells_the_same(driver):

@@ -2,9 +2,9 @@
 //! The ib_device: registration, and the callbacks that describe it.
 
 use super::bindings as c;
-use super::ib_object::{errno, Borrowed};
+use super::ib_object::Borrowed;
 use super::ib_ops::OPS;
-use crate::verbs::{limits, Device, COUNTERS};
+use crate::verbs::{limits, Device};
 use core::ptr::{null_mut, NonNull};
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -289,56 +289,4 @@ pub(super) unsafe extern "C" fn query_pkey(
     // SAFETY: The core hands over a valid pointer.
     unsafe { *pkey = limits::DEFAULT_PKEY };
     0
-}
-
-/// Descriptions of the counters, in the order of `COUNTERS`.
-struct Descriptions([c::rdma_stat_desc; COUNTERS.len()]);
-
-// SAFETY: Pointers to constant strings.
-unsafe impl Sync for Descriptions {}
-
-static DESCRIPTIONS: Descriptions = {
-    let mut descriptions = [c::rdma_stat_desc {
-        name: core::ptr::null(),
-        flags: 0,
-        priv_: core::ptr::null(),
-    }; COUNTERS.len()];
-    let mut i = 0;
-    while i < COUNTERS.len() {
-        descriptions[i].name = COUNTERS[i].as_ptr().cast();
-        i += 1;
-    }
-    Descriptions(descriptions)
-};
-
-pub(super) unsafe extern "C" fn alloc_hw_port_stats(
-    _core: *mut c::ib_device,
-    _port: u32,
-) -> *mut c::rdma_hw_stats {
-    let count = COUNTERS.len() as c_int;
-    // SAFETY: The descriptions are static and `count` long.
-    unsafe {
-        c::rdma_alloc_hw_stats_struct(
-            DESCRIPTIONS.0.as_ptr(),
-            count,
-            c::RDMA_HW_STATS_DEFAULT_LIFESPAN as _,
-        )
-    }
-}
-
-pub(super) unsafe extern "C" fn get_hw_stats(
-    core: *mut c::ib_device,
-    stats: *mut c::rdma_hw_stats,
-    port: u32,
-    _index: c_int,
-) -> c_int {
-    if port != PORT {
-        return errno(Err(EINVAL));
-    }
-    // SAFETY: A callback of a device of ours.
-    let device = unsafe { device_of(core) };
-    // SAFETY: The structure that `alloc_hw_port_stats` made, with room for all.
-    let values = unsafe { (*stats).value.as_mut_slice(COUNTERS.len()) };
-    device.counters(values);
-    COUNTERS.len() as c_int
 }

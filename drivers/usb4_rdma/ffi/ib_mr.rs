@@ -155,7 +155,8 @@ pub(super) unsafe extern "C" fn rereg_user_mr(
             (user.start, user.length, user.virt_addr) = (start, length, virt_addr);
         }
         // Pages that were pinned for reading only must not be written to.
-        let pin = has(c::ib_mr_rereg_flags_IB_MR_REREG_TRANS) || (user.is_writable() && !object.user.is_writable());
+        let pin = has(c::ib_mr_rereg_flags_IB_MR_REREG_TRANS)
+            || (user.is_writable() && !object.user.is_writable());
         let memory = if pin {
             // SAFETY: The domain's device is registered.
             let memory = unsafe { user.pin((*pd).device) }?;

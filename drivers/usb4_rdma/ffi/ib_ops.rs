@@ -10,6 +10,7 @@ use super::ib_mw;
 use super::ib_object::{zeroed, Object};
 use super::ib_qp::{self, QpObject};
 use super::ib_srq::{self, SrqObject};
+use super::ib_stats;
 
 /// A table that is shared read-only.
 pub(super) struct Ops(pub(super) c::ib_device_ops);
@@ -41,8 +42,9 @@ const fn table() -> c::ib_device_ops {
     ops.get_link_layer = Some(ib_device::get_link_layer);
     ops.query_pkey = Some(ib_device::query_pkey);
     ops.dealloc_driver = Some(ib_device::dealloc_driver);
-    ops.alloc_hw_port_stats = Some(ib_device::alloc_hw_port_stats);
-    ops.get_hw_stats = Some(ib_device::get_hw_stats);
+    ops.alloc_hw_device_stats = Some(ib_stats::alloc_hw_device_stats);
+    ops.alloc_hw_port_stats = Some(ib_stats::alloc_hw_port_stats);
+    ops.get_hw_stats = Some(ib_stats::get_hw_stats);
 
     ops.alloc_ucontext = Some(ib_context::alloc_ucontext);
     ops.dealloc_ucontext = Some(ib_context::dealloc_ucontext);

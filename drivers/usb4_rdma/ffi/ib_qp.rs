@@ -4,8 +4,8 @@
 use super::bindings as c;
 use super::ib_context::{Mapping, PdObject};
 use super::ib_cq::CqObject;
-use super::ib_srq::SrqObject;
 use super::ib_object::{errno, respond, unsupported, zeroed, Object, Target};
+use super::ib_srq::SrqObject;
 use super::ring::Ring;
 use crate::verbs::{Caps, Kind, Qp, QpAttr, QpInit, QpState, RecvPost, SendPost, Sge};
 use core::ptr::null;

@@ -145,10 +145,7 @@ unsafe fn resize(state: &Srq, entries: u32, udata: *mut c::ib_udata) -> Result {
     kernel::error::to_result(ret)
 }
 
-pub(super) unsafe extern "C" fn query_srq(
-    srq: *mut c::ib_srq,
-    attr: *mut c::ib_srq_attr,
-) -> c_int {
+pub(super) unsafe extern "C" fn query_srq(srq: *mut c::ib_srq, attr: *mut c::ib_srq_attr) -> c_int {
     // SAFETY: The core keeps the queue alive during the call.
     let caps = unsafe { SrqObject::state(srq) }.caps();
     // SAFETY: The core hands over a valid structure.

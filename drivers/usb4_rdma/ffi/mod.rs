@@ -16,6 +16,7 @@ pub(crate) mod ib_object;
 mod ib_ops;
 pub(crate) mod ib_qp;
 mod ib_srq;
+mod ib_stats;
 pub(crate) mod job;
 pub(crate) mod lock;
 pub(crate) mod params;

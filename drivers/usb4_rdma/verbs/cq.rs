@@ -180,7 +180,9 @@ impl Cq {
         if state.prod.wrapping_sub(cons) >= state.ring.entries() {
             if state.overrun == Overrun::No {
                 state.overrun = Overrun::ToReport;
-                state.ring.set_kernel(KernelWord::State, abi::U4R_CQ_OVERRUN);
+                state
+                    .ring
+                    .set_kernel(KernelWord::State, abi::U4R_CQ_OVERRUN);
             }
             self.due.store(DUE_SOLICITED, Relaxed);
             return false;
@@ -332,7 +334,7 @@ fn store(ring: &Ring, index: u32, done: &Completion) {
 
 /// The value of `valid` in the pass to which an index belongs.
 fn valid_word(ring: &Ring, index: u32) -> u32 {
-    1 + ((index / ring.entries()) & 1)
+    1 + u32::from(index & ring.entries() != 0)
 }
 
 /// 64-bit words of an entry.

@@ -5,6 +5,7 @@
 //! `timers`; `mr_alloc`, `mw_alloc`, `qpns`, `retired` and `registered` are taken alone or
 //! under a queue pair's lock, with nothing under them.
 
+use super::errors::Errors;
 use super::limits;
 use super::mr::{Count, Mr};
 use super::qp::Qp;
@@ -55,6 +56,7 @@ pub(crate) struct Device {
     pub(super) cqs: Count,
     pub(super) srqs: Count,
     pub(super) mws: Count,
+    pub(super) errors: Errors,
     next_pdn: Atomic<u32>,
     next_cqn: Atomic<u32>,
     pub(super) mrs: SlotTable<Mr>,
@@ -108,6 +110,7 @@ impl Device {
             cqs: Count::new(),
             srqs: Count::new(),
             mws: Count::new(),
+            errors: Errors::new(),
             next_pdn: Atomic::new(1),
             next_cqn: Atomic::new(1),
             mrs: SlotTable::new(limits::MAX_MR as usize)?,

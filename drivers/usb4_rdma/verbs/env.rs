@@ -141,9 +141,14 @@ impl Io {
             Which::Send => &self.send_cq,
             Which::Recv => &self.recv_cq,
         };
-        if !cq.push(&completion, solicited) && !self.overrun {
-            self.overrun = true;
-            self.events.add(QpEvent::Fatal);
+        if completion.status != 0 {
+            self.pd.device().errors.completed(completion.status);
+        }
+        if !cq.push(&completion, solicited) {
+            self.pd.device().errors.overrun();
+            if !core::mem::replace(&mut self.overrun, true) {
+                self.events.add(QpEvent::Fatal);
+            }
         }
     }
 

@@ -8,6 +8,7 @@
 mod cq;
 mod device;
 mod env;
+mod errors;
 pub(crate) mod limits;
 mod mr;
 mod post;
@@ -24,6 +25,7 @@ pub(crate) use crate::ffi::abi::Sge;
 pub(crate) use crate::proto::qp_state::{QpKind as Kind, QpState};
 pub(crate) use cq::{Completion, Cq, Opcode};
 pub(crate) use device::Device;
+pub(crate) use errors::ERROR_COUNTERS;
 pub(crate) use mr::{Access, Mr, Pd};
 pub(crate) use post::{RecvPost, SendPost};
 pub(crate) use qp::{Caps, Qp, QpAttr, QpInit};

@@ -101,7 +101,9 @@ impl Device {
         if rkey & WINDOW_BIT == 0 {
             return None;
         }
-        self.windows.get(rkey >> 8).map(|window| Arc::clone(&window))
+        self.windows
+            .get(rkey >> 8)
+            .map(|window| Arc::clone(&window))
     }
 }
 
