@@ -22,7 +22,7 @@ def test_all_cases_are_listed(driver):
 @pytest.mark.parametrize("case", CASES + SLOW_CASES)
 def test_case(driver, case):
     result = driver.a.run(f"u4r_badinput -d {DEVICE} -t 280 {case}", timeout=300)
-    assert result.ok, result.out + result.err
+    assert result.ok and f"ok {case}" in result.out, result.out + result.err
 
 
 def test_across_the_cable(driver):

@@ -118,12 +118,12 @@ pub(super) unsafe extern "C" fn reg_user_mr_dmabuf(
         // SAFETY: The domain's device is registered.
         let memory = unsafe { DmaBuf::map((*pd).device, fd, offset, length) }?;
         let mr = Mr::new(&state, Backing::DmaBuf(memory), virt_addr, length, rights);
-        // There is no memory of the program to pin anew: it always writes.
+        // There is no memory of the program to pin anew: start 0.
         let user = User {
             start: 0,
             length,
             virt_addr,
-            access: access as u32 | c::ib_access_flags_IB_ACCESS_LOCAL_WRITE,
+            access: access as u32,
         };
         publish(&state, mr, user)
     };
@@ -155,8 +155,8 @@ pub(super) unsafe extern "C" fn rereg_user_mr(
             (user.start, user.length, user.virt_addr) = (start, length, virt_addr);
         }
         // Pages that were pinned for reading only must not be written to.
-        let pin = has(c::ib_mr_rereg_flags_IB_MR_REREG_TRANS)
-            || (user.is_writable() && !object.user.is_writable());
+        let raised = user.is_writable() && !object.user.is_writable();
+        let pin = has(c::ib_mr_rereg_flags_IB_MR_REREG_TRANS) || (raised && user.start != 0);
         let memory = if pin {
             // SAFETY: The domain's device is registered.
             let memory = unsafe { user.pin((*pd).device) }?;
