@@ -27,6 +27,9 @@ static const struct opcode_row opcodes[] = {
 	[IBV_WR_SEND_WITH_INV] = { U4R_OP_SEND_INV, false, true, true },
 	[IBV_WR_LOCAL_INV] = { U4R_OP_LOCAL_INV, true, false, true },
 	[IBV_WR_BIND_MW] = { U4R_OP_BIND_MW, true, false, false },
+#ifdef U4R_HAS_ATOMIC_WRITE
+	[IBV_WR_ATOMIC_WRITE] = { U4R_OP_ATOMIC_WRITE, false, true, false },
+#endif
 };
 
 static const struct opcode_row *find_opcode(const struct u4r_qp *qp,
@@ -100,7 +103,7 @@ static int fill_send(const struct u4r_qp *qp, struct u4r_sqe *sqe,
 		sqe->compare_add = wr->wr.atomic.compare_add;
 		sqe->swap = wr->wr.atomic.swap;
 	} else if (row->op == U4R_OP_WRITE || row->op == U4R_OP_WRITE_IMM ||
-		   row->op == U4R_OP_READ) {
+		   row->op == U4R_OP_READ || row->op == U4R_OP_ATOMIC_WRITE) {
 		sqe->remote_addr = wr->wr.rdma.remote_addr;
 		sqe->rkey = wr->wr.rdma.rkey;
 	} else if (row->op == U4R_OP_BIND_MW) {

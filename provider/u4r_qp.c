@@ -100,17 +100,22 @@ free:
 	return NULL;
 }
 
-#define SUPPORTED_MASK	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+/* Creation flags may be given, if none is set. */
+#define SUPPORTED_MASK	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |	\
+			 IBV_QP_INIT_ATTR_CREATE_FLAGS)
 
 struct ibv_qp *u4r_create_qp_ex(struct ibv_context *ctx, struct ibv_qp_init_attr_ex *attr)
 {
 	bool extended = attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	uint32_t mask = attr->comp_mask;
 	struct ibv_create_qp cmd = {};
 	struct u4r_qp_resp resp = {};
 	struct u4r_qp *qp;
 	int ret;
 
-	ret = attr->comp_mask & ~SUPPORTED_MASK ? EOPNOTSUPP : 0;
+	ret = attr->comp_mask & ~SUPPORTED_MASK ||
+	      (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags) ?
+	      EOPNOTSUPP : 0;
 	if (!ret && extended)
 		ret = u4r_wr_check(attr);
 	if (ret) {
@@ -120,8 +125,12 @@ struct ibv_qp *u4r_create_qp_ex(struct ibv_context *ctx, struct ibv_qp_init_attr
 	qp = calloc(1, sizeof(*qp));
 	if (!qp)
 		return NULL;
-	if (ibv_cmd_create_qp_ex(ctx, &qp->base, attr, &cmd, sizeof(cmd), &resp.ibv,
-				 sizeof(resp)))
+	/* libibverbs' own function knows of no flags. */
+	attr->comp_mask &= ~IBV_QP_INIT_ATTR_CREATE_FLAGS;
+	ret = ibv_cmd_create_qp_ex(ctx, &qp->base, attr, &cmd, sizeof(cmd), &resp.ibv,
+				   sizeof(resp));
+	attr->comp_mask = mask;
+	if (ret)
 		goto free;
 	ret = set_up(qp, ctx, &attr->cap, attr->sq_sig_all, &resp.drv);
 	if (ret) {

@@ -117,6 +117,7 @@ fn wc_opcode(opcode: Opcode) -> c::ib_wc_opcode {
         Opcode::CompareSwap => c::ib_wc_opcode_IB_WC_COMP_SWAP,
         Opcode::FetchAdd => c::ib_wc_opcode_IB_WC_FETCH_ADD,
         Opcode::BindMw => c::ib_wc_opcode_IB_WC_BIND_MW,
+        Opcode::AtomicWrite => c::ib_wc_opcode_IB_WC_ATOMIC_WRITE,
         Opcode::LocalInv => c::ib_wc_opcode_IB_WC_LOCAL_INV,
         Opcode::Recv => c::ib_wc_opcode_IB_WC_RECV,
         Opcode::RecvWriteImm => c::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM,

@@ -161,6 +161,7 @@ pub(super) unsafe extern "C" fn query_device(
         | c::ib_device_cap_flags_IB_DEVICE_PORT_ACTIVE_EVENT as u64
         | c::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID as u64
         | c::ib_device_cap_flags_IB_DEVICE_SRQ_RESIZE as u64
+        | c::ib_device_cap_flags_IB_DEVICE_ATOMIC_WRITE as u64
         | c::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW as u64
         | c::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW_TYPE_2B as u64;
     attr.max_send_sge = limits::MAX_SGE;

@@ -127,9 +127,17 @@ impl Backing {
         })
     }
 
-    /// Copies into the memory, ascending. False if the range does not lie in it.
+    /// Copies into the memory, ascending; 8 bytes to an address that is a multiple
+    /// of 8 at once. False if the range does not lie in it.
     #[inline]
     pub(crate) fn write(&self, offset: u64, data: &[u8]) -> bool {
+        if let Ok(word) = <[u8; 8]>::try_from(data) {
+            if let Some(to) = self.word(offset) {
+                // SAFETY: `to` is an aligned word of pinned memory.
+                unsafe { core::ptr::write_volatile(to, u64::from_ne_bytes(word)) };
+                return true;
+            }
+        }
         let from = data.as_ptr();
         self.pieces(offset, data.len(), |to, done, count| {
             // SAFETY: `to` is `count` bytes of pinned memory, `done + count` is

@@ -85,6 +85,7 @@ struct u4r_sge {
 #define U4R_OP_FETCH_ADD	8
 #define U4R_OP_LOCAL_INV	9
 #define U4R_OP_BIND_MW		10
+#define U4R_OP_ATOMIC_WRITE	11	/* a WRITE of 8 bytes, seen whole or not at all */
 
 /* Send flags */
 #define U4R_SF_SIGNALED		(1 << 0)
@@ -132,6 +133,7 @@ struct u4r_rqe {
 #define U4R_WC_FETCH_ADD	4
 #define U4R_WC_BIND_MW		5
 #define U4R_WC_LOCAL_INV	6
+#define U4R_WC_ATOMIC_WRITE	9
 #define U4R_WC_RECV		128
 #define U4R_WC_RECV_WRITE_IMM	129
 

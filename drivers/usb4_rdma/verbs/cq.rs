@@ -27,6 +27,7 @@ pub(crate) enum Opcode {
     FetchAdd = abi::U4R_WC_FETCH_ADD as u8,
     BindMw = abi::U4R_WC_BIND_MW as u8,
     LocalInv = abi::U4R_WC_LOCAL_INV as u8,
+    AtomicWrite = abi::U4R_WC_ATOMIC_WRITE as u8,
     Recv = abi::U4R_WC_RECV as u8,
     RecvWriteImm = abi::U4R_WC_RECV_WRITE_IMM as u8,
 }
@@ -40,6 +41,7 @@ impl Opcode {
             abi::U4R_WC_FETCH_ADD => Self::FetchAdd,
             abi::U4R_WC_BIND_MW => Self::BindMw,
             abi::U4R_WC_LOCAL_INV => Self::LocalInv,
+            abi::U4R_WC_ATOMIC_WRITE => Self::AtomicWrite,
             abi::U4R_WC_RECV => Self::Recv,
             abi::U4R_WC_RECV_WRITE_IMM => Self::RecvWriteImm,
             _ => Self::Send,

@@ -186,7 +186,8 @@ fn request_of(entry: &super::send_queue::Entry) -> SendWr {
         abi::U4R_OP_SEND => (SendOp::Send, 0),
         abi::U4R_OP_SEND_IMM => (SendOp::Send, SendWr::IMM),
         abi::U4R_OP_SEND_INV => (SendOp::Send, SendWr::INVALIDATE),
-        abi::U4R_OP_WRITE => (SendOp::Write, 0),
+        // The responder stores 8 aligned bytes at once (`Backing::write`).
+        abi::U4R_OP_WRITE | abi::U4R_OP_ATOMIC_WRITE => (SendOp::Write, 0),
         abi::U4R_OP_WRITE_IMM => (SendOp::Write, SendWr::IMM),
         abi::U4R_OP_READ => (SendOp::Read, 0),
         abi::U4R_OP_CMP_SWAP => (SendOp::CmpSwap, 0),

@@ -61,6 +61,7 @@ impl Entry {
             abi::U4R_OP_FETCH_ADD => Opcode::FetchAdd,
             abi::U4R_OP_BIND_MW => Opcode::BindMw,
             abi::U4R_OP_LOCAL_INV => Opcode::LocalInv,
+            abi::U4R_OP_ATOMIC_WRITE => Opcode::AtomicWrite,
             _ => Opcode::Send,
         }
     }
@@ -223,8 +224,12 @@ impl SendQueue {
             opcode,
             abi::U4R_OP_READ | abi::U4R_OP_CMP_SWAP | abi::U4R_OP_FETCH_ADD
         );
-        let known = (abi::U4R_OP_SEND..=abi::U4R_OP_BIND_MW).contains(&opcode);
+        let known = (abi::U4R_OP_SEND..=abi::U4R_OP_ATOMIC_WRITE).contains(&opcode);
         if !known || u32::from(entry.flags) & !FLAGS != 0 {
+            return BAD;
+        }
+        let whole = opcode == abi::U4R_OP_ATOMIC_WRITE;
+        if whole && (self.kind == Kind::Uc || entry.remote_addr % 8 != 0) {
             return BAD;
         }
         if answered && (self.kind == Kind::Uc || entry.is_inline()) {
@@ -241,7 +246,11 @@ impl SendQueue {
                 return BAD;
             }
             entry.length = inline;
-            return Ok(());
+            return if whole && inline != 8 {
+                Err(WcStatus::LocLenErr)
+            } else {
+                Ok(())
+            };
         }
         if u32::from(entry.num_sge) > self.max_sge {
             entry.num_sge = 0;
@@ -249,7 +258,7 @@ impl SendQueue {
         }
         entry.length = self.load_sges(entry, slot)?;
         let atomic = answered && opcode != abi::U4R_OP_READ;
-        if atomic && (entry.length != 8 || entry.num_sge != 1) {
+        if (atomic && (entry.length != 8 || entry.num_sge != 1)) || (whole && entry.length != 8) {
             return Err(WcStatus::LocLenErr);
         }
         Ok(())
