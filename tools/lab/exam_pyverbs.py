@@ -16,6 +16,8 @@ def run(exam):
     """Client and server of these tests share one device: host a's, over loopback."""
     host = exam.lab.a
     host.write("/run/pyverbs_runner.py", RUNNER.read_text())
+    # Some tests want huge pages and skip without.
+    host.write("/proc/sys/vm/nr_hugepages", "8")
     command = ["python3", "/run/pyverbs_runner.py", TESTS, exam.device, str(exam.gid["a"]),
                str(TEST_PATIENCE), *exam.words]
     rest = ""
