@@ -19,6 +19,7 @@ help:
 	@echo '  make exam        suites that judge RDMA devices; ARGS="--group perftest" for some of them'
 	@echo '  make sim-mutants  plants bugs in a copy of the protocol; the simulation must find each'
 	@echo '  make fuzz        coverage-guided fuzzing of parser, HELLO and queue pair  [MINUTES=n]'
+	@echo '  make test-debug  the driver on a kernel with KASAN and lockdep (built once, half an hour)'
 	@echo '  make bench       TCP, soft-RoCE and usb4_rdma side by side; writes report/'
 	@echo '  make lab-up      boot the lab for daily work  [PROFILE=amd|tb4|tb5] [MODE=sparse|sync]'
 	@echo "  make lab-run     HOST=a CMD='...'             run a command in a host"
@@ -39,6 +40,9 @@ test:
 	@$(lab) tests $(ARGS)
 exam:
 	@$(lab) exam $(ARGS)
+# The same guests on a kernel with KASAN, lockdep, kmemleak: some four times slower.
+test-debug:
+	@U4R_DEBUG=1 $(lab) debug $(ARGS)
 bench:
 	@$(lab) bench $(ARGS)
 sim:
@@ -74,5 +78,3 @@ clean:
 	-$(MAKE) -C $(KDIR) M=$(TOP) clean
 	-$(MAKE) -C provider clean
 
-.PHONY: help demo test sim sim-mutants fuzz exam bench prepare lab-up lab-run lab-shell cable lab-down \
-	modules provider install clean

@@ -47,3 +47,13 @@ need() {
 	fi
 	die "please install: ${missing[*]}"
 }
+
+# kernel_dir: prints the directory of the lab's kernel: the stock one or, with
+# U4R_DEBUG=1, the one built with KASAN and lockdep.
+kernel_dir() {
+	if [ "${U4R_DEBUG:-}" = 1 ]; then
+		"$U4R_TOP/scripts/prepare-debug-kernel"
+	else
+		"$U4R_TOP/scripts/prepare-kernel"
+	fi
+}

@@ -84,8 +84,10 @@ def module(kdir=None):
     """
     objects = places.build_dir() / "module"
     objects.mkdir(exist_ok=True)
+    # A kernel with KASAN has to be clang's, and so have its modules.
+    llvm = ["LLVM=1"] if (places.kernel() / "llvm").exists() else []
     _run("module", ["make", "-C", kdir or places.kernel() / "src", f"M={TOP}",
-                    f"MO={objects}", f"-j{os.cpu_count()}", "modules"])
+                    f"MO={objects}", f"-j{os.cpu_count()}", *llvm, "modules"])
     return objects / "drivers/usb4_rdma/usb4_rdma.ko"
 
 

@@ -7,7 +7,9 @@ FAULTS = re.compile(
     r"WARNING: |\bBUG: |kernel BUG at|\bOops\b|Call Trace:|general protection|"
     r"Unable to handle|UBSAN:|KASAN:|KFENCE:|DEBUG_LOCKS|INFO: task .* blocked|"
     r"rcu.*detected stall|list_(add|del) corruption|refcount_t:|"
-    r"possible circular locking|suspicious RCU|scheduling while atomic|"
+    r"possible circular locking|possible recursive locking|inconsistent lock state|"
+    r"possible irq lock inversion|Invalid wait context|suspicious RCU|DMA-API: .*(leak|not )|"
+    r"ODEBUG:|scheduling while atomic|"
     r"rust_kernel: panicked|panicked at")
 # Lines that match FAULTS and mean no fault.
 HARMLESS = re.compile(r"^$")

@@ -40,6 +40,8 @@ class Lab:
         if len(names) != 2:
             raise LabError("this lab has two hosts")
         self.profiles = profile if isinstance(profile, dict) else dict.fromkeys(names, profile)
+        # KASAN's shadow and the quarantine take their share.
+        memory = "2G" if places.debug() else memory
         self.options = {"memory": memory, "cpus": cpus, "kernel_args": kernel_args}
         self._mode = mode
         self._link = {"name": "c0", "a": f"{names[0]}:1", "b": f"{names[1]}:1",
@@ -204,10 +206,10 @@ class Lab:
         """
         addresses = self.network(timeout) if network else {}
         self.run(f"modprobe usb4_rdma {parameters}")
-        self._wait_active(timeout)
+        self.wait_active(timeout)
         return addresses
 
-    def _wait_active(self, timeout):
+    def wait_active(self, timeout):
         """Waits until usb4_rdma0 is active on both hosts."""
         self.each(lambda host: host.wait_until(
             "grep -q ACTIVE /sys/class/infiniband/usb4_rdma0/ports/1/state 2>/dev/null", timeout))

@@ -39,8 +39,14 @@ def _prepared(script, variable):
 
 
 def kernel():
-    """Directory with `vmlinuz`, `release` and the build tree `src` of the stock kernel."""
-    return _prepared("prepare-kernel", "U4R_KERNEL_DIR")
+    """Directory with `vmlinuz`, `release` and the build tree `src` of the lab's kernel."""
+    script = "prepare-debug-kernel" if debug() else "prepare-kernel"
+    return _prepared(script, "U4R_KERNEL_DIR")
+
+
+def debug():
+    """True if the guests are to run the kernel with KASAN and lockdep (U4R_DEBUG=1)."""
+    return os.environ.get("U4R_DEBUG") == "1"
 
 
 def guest():
@@ -51,7 +57,7 @@ def guest():
 def build_dir():
     """Object files of this checkout, outside it."""
     name = str(TOP).strip("/").replace("/", "-")
-    path = CACHE / "build" / name
+    path = CACHE / "build" / (name + ("-debug" if debug() else ""))
     path.mkdir(parents=True, exist_ok=True)
     return path
 
