@@ -78,3 +78,5 @@ clean:
 	-$(MAKE) -C $(KDIR) M=$(TOP) clean
 	-$(MAKE) -C provider clean
 
+.PHONY: help demo test test-debug sim sim-mutants fuzz exam bench prepare lab-up lab-run lab-shell cable lab-down \
+	modules provider install clean
