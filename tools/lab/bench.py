@@ -95,20 +95,24 @@ class Bench:
                                           lambda: stack.bandwidth("send", 65536, qps=8)),
             "usb4_64k_event": self.repeated("send 64 KiB, events",
                                             lambda: stack.bandwidth("send", 65536, event=True)),
-            "usb4_8m": self.repeated("send 8 MiB", lambda: stack.bandwidth("send", 8 << 20))}
+            "usb4_8m": self.repeated("send 8 MiB", lambda: stack.bandwidth("send", 8 << 20)),
+            "usb4_8m_event": self.repeated(
+                "send 8 MiB, events", lambda: stack.bandwidth("send", 8 << 20, event=True))}
 
     def limited(self, stack):
         """The same cable with a slow link."""
         self.lab.cable({"cmd": "link", "cable": "c0", "rate_mbps": goals.LINK_MBPS,
                         "latency_us": 0})
 
-        def run(both_ways):
-            return stack.bandwidth("write", 1 << 20, both_ways=both_ways) | \
-                {"limited": goals.LINK_MBPS}
-
-        one = self.repeated("limited link, one way", lambda: run(False))
-        both = self.repeated("limited link, both ways", lambda: run(True))
-        return {"limited_one": one, "limited_both": both}
+        figures = {}
+        for mode in ("poll", "event"):
+            for ways in ("one", "both"):
+                what = f"limited link, {ways} way{'s' if ways == 'both' else ''}, {mode}"
+                figures[f"limited_{ways}_{mode}"] = self.repeated(
+                    what, lambda mode=mode, ways=ways: stack.bandwidth(
+                        "send", 1 << 20, event=mode == "event", both_ways=ways == "both")
+                    | {"limited": goals.LINK_MBPS})
+        return figures
 
     def retransmits(self):
         """Frames that both hosts have sent again so far."""

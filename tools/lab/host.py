@@ -3,7 +3,7 @@
 
 import re
 
-from . import kernel_log, machine, procs
+from . import kernel_log, machine, places, procs
 from .agent import Agent
 from .places import LabError
 
@@ -42,7 +42,8 @@ class Host:
     def wait_up(self):
         """Waits until the guest answers."""
         try:
-            self.agent.connect(lambda: self.alive, BOOT_PATIENCE)
+            patience = BOOT_PATIENCE * (5 if places.debug() else 1)
+            self.agent.connect(lambda: self.alive, patience)
         except LabError as error:
             log = (self.logs / "qemu.log").read_text(errors="replace")
             raise LabError(f"host {self.name}: {error}\n{log}{self.console[-3000:]}") from error

@@ -82,9 +82,9 @@ def other_tables(results):
           f"{r['cpu_s_per_gib']:.1f}"] for r in pairs])
     if limited:
         text += f"\n### A link of {limited[0]['limited']} Mb/s: usb4_rdma\n\n" + table(
-            ["operation", "message", "ways", "rate of all"],
-            [[r["operation"], size_name(r["size"]), 2 if r["both_ways"] else 1, rate(r["rate"])]
-             for r in limited])
+            ["operation", "message", "waits by", "ways", "rate of all"],
+            [[r["operation"], size_name(r["size"]), "event" if r["event"] else "polling",
+              2 if r["both_ways"] else 1, rate(r["rate"])] for r in limited])
     return text
 
 
