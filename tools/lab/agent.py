@@ -159,7 +159,7 @@ class Agent:
         self.send(id=ping.id, op="ping")
         while ping.running:
             if not alive() or time.monotonic() > deadline:
-                raise LabError(f"the guest did not come up within {timeout} s")
+                raise LabError("the guest did not come up")
             time.sleep(0.05)
 
     def _job(self, command, timeout, on_output):

@@ -2,6 +2,8 @@
 """One guest of the lab."""
 
 import re
+import socket
+import time
 
 from . import kernel_log, machine, places, procs
 from .agent import Agent
@@ -9,6 +11,8 @@ from .places import LabError
 
 # A guest under TCG on a loaded machine; alone it takes a fifth of this (s).
 BOOT_PATIENCE = 180
+# The first program of a guest prints a line within some five seconds, alone (s).
+SILENCE = 60
 DEFAULT_TIMEOUT = 60
 
 
@@ -24,6 +28,7 @@ class Host:
         self.logs = logs
         logs.mkdir(parents=True, exist_ok=True)
         self._agent_path = sockets / f"{name}.agent"
+        self._monitor_path = sockets / f"{name}.monitor"
         argv = machine.command(name, sockets, logs, stage, options)
         self.process = procs.spawn(argv, logs / "qemu.log")
         self.agent = Agent(self._agent_path)
@@ -39,12 +44,29 @@ class Host:
         path = self.logs / "console.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
-    def wait_up(self):
-        """Waits until the guest answers."""
+    def registers(self):
+        """The processors' registers from QEMU's monitor; why not, if there is none."""
         try:
-            patience = BOOT_PATIENCE * (5 if places.debug() else 1)
-            self.agent.connect(lambda: self.alive, patience)
+            with socket.socket(socket.AF_UNIX) as monitor:
+                monitor.settimeout(5)
+                monitor.connect(str(self._monitor_path))
+                monitor.sendall(b"info registers -a\n")
+                time.sleep(1)
+                return monitor.recv(1 << 20).decode(errors="replace")
+        except OSError as error:
+            return f"no registers: {error}\n"
+
+    def wait_up(self):
+        """Waits until the guest answers; one that prints nothing for long is not waited for."""
+        # A kernel with KASAN takes its time.
+        slower = 5 if places.debug() else 1
+        until = time.monotonic() + SILENCE * slower
+        try:
+            self.agent.connect(
+                lambda: self.alive and (time.monotonic() < until or bool(self.console.strip())),
+                BOOT_PATIENCE * slower)
         except LabError as error:
+            (self.logs / "registers.log").write_text(self.registers())
             log = (self.logs / "qemu.log").read_text(errors="replace")
             raise LabError(f"host {self.name}: {error}\n{log}{self.console[-3000:]}") from error
 

@@ -39,6 +39,7 @@ def command(name, sockets, logs, stage, options):
             "-kernel", image / "vmlinux", "-initrd", image / "initrd",
             "-append", f"{KERNEL_ARGS} u4r.host={name} {options.get('kernel_args', '')}",
             "-drive", f"file={image / 'disk.ext4'},format=raw,if=virtio,snapshot=on",
+            "-monitor", f"unix:{sockets / name}.monitor,server=on,wait=off",
             "-serial", f"file:{pathlib.Path(logs) / 'console.log'}",
             "-device", "virtio-serial-pci", "-device", "virtio-rng-pci",
             "-chardev", f"socket,id=agent,path={sockets / name}.agent,server=on,wait=off",
