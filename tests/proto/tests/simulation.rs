@@ -6,7 +6,7 @@ use proto_tests::sim::{run, Config, Mode};
 const SEEDS: u64 = 40;
 
 fn seeds(mode: Mode) {
-    let replay = std::env::var("SEED").ok().map(|s| s.parse().expect("SEED is a number"));
+    let replay = std::env::var("SEED").ok().filter(|s| !s.is_empty()).map(|s| s.parse().expect("SEED is a number"));
     let range = replay.map_or(0..SEEDS, |s: u64| s..s + 1);
     for seed in range {
         println!("seed {seed} {mode:?}");
