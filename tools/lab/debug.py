@@ -141,8 +141,7 @@ def step(running, name, action, known):
 def main():
     """Command line of `make test-debug`."""
     passed, failed = 0, 0
-    # The tracking of objects makes a boot under emulation take many minutes.
-    with lab.Lab(kernel_args="no_debug_objects") as running:
+    with lab.Lab() as running:
         running.wait_discovery(PATIENCE)
         running.addresses = running.load_driver(timeout=PATIENCE)
         known = set()
