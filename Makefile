@@ -40,7 +40,7 @@ test:
 	@$(lab) tests $(ARGS)
 exam:
 	@$(lab) exam $(ARGS)
-# The same guests on a kernel with KASAN, lockdep, kmemleak: some four times slower.
+# The same guests on a kernel with KASAN, lockdep and kmemleak (Documentation/lab.md).
 test-debug:
 	@U4R_DEBUG=1 $(lab) debug $(ARGS)
 bench:

@@ -18,33 +18,39 @@ PROGRAM_PATIENCE = 240
 RINGS = range(1, 12)
 
 
-def verify(running, options):
-    """u4r_verify across the cable, every byte compared."""
-    address = running.addresses["b"]
-    outcome = programs.pair(running.b, running.a, address, f"u4r_verify {options}",
+def move(running, command):
+    """A program pair across the cable; it must end well on both hosts."""
+    outcome = programs.pair(running.b, running.a, running.addresses["b"], command,
                             timeout=PROGRAM_PATIENCE)
     if not outcome.ok:
         raise LabError(outcome.text())
 
 
+def verify(running, options):
+    """u4r_verify across the cable, every byte compared."""
+    move(running, f"u4r_verify {options}")
+
+
 def perftest(running, command):
     """A perftest pair."""
-    outcome = programs.pair(running.b, running.a, running.addresses["b"],
-                            f"{command} -d usb4_rdma0 -F", timeout=PROGRAM_PATIENCE)
-    if not outcome.ok:
-        raise LabError(outcome.text())
+    move(running, f"{command} -d usb4_rdma0 -F")
+
+
+def in_traffic(running):
+    """Starts a perftest pair and lets it run for a while; (server, client)."""
+    command = "ib_send_bw -d usb4_rdma0 -F -D 120"
+    server = running.b.start(command)
+    server.wait_for("Waiting for client", 60)
+    client = running.a.start(f"{command} {running.addresses['b']}")
+    time.sleep(15)
+    return server, client
 
 
 def killed(running):
     """A client that dies in its work."""
-    server = running.b.start("ib_write_bw -d usb4_rdma0 -F -D 60")
-    server.wait_for("Waiting for client", 60)
-    client = running.a.start(f"ib_write_bw -d usb4_rdma0 -F -D 60 {running.addresses['b']}")
-    time.sleep(15)
-    client.kill()
-    server.kill()
-    client.wait()
-    server.wait()
+    for job in reversed(in_traffic(running)):
+        job.kill()
+        job.wait()
 
 
 def reload(running):
@@ -59,10 +65,7 @@ def reload(running):
 
 def replug(running):
     """The cable is pulled in traffic and plugged again."""
-    server = running.b.start("ib_send_bw -d usb4_rdma0 -F -D 120")
-    server.wait_for("Waiting for client", 60)
-    client = running.a.start(f"ib_send_bw -d usb4_rdma0 -F -D 120 {running.addresses['b']}")
-    time.sleep(15)
+    server, client = in_traffic(running)
     running.unplug()
     client.wait()
     server.kill()
